@@ -1,1 +1,1 @@
-"""Gathers the metrics streams of a federation in one folder, each record exactly once."""
+"""Collects the metrics streams of a federation in one folder, each record exactly once."""

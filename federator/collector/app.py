@@ -1,4 +1,4 @@
-"""The collector as a process: its folder, what it tells when asked, and the signals that end it.
+"""The collector as a process: its folder, its HTTP answers, and the signals that end it.
 
 Source: docs/observability.md, "Collector".
 """
@@ -22,7 +22,7 @@ from federator.runtime.process.reloading import Reloader, Source, reload_request
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 
 LEAVE_S: Final = 10.0
-"""What landing the rest may take at the end; what is not landed then is asked for again."""
+"""Time limit for landing the rest at the end; what is not landed is requested again."""
 
 _log = structlog.get_logger()
 _table: Final = partial(table, prefix="federator_collector_")
@@ -88,17 +88,17 @@ class CollectorView(AgentView):
         self._collector = collector
 
     def ready(self) -> tuple[bool, str]:
-        """Whether anything can be read, and otherwise why not."""
+        """Whether anything can be read, and the reason if not."""
         why = self._collector.connections.why_none()
         return why is None, why or "ready"
 
     def counters(self) -> Mapping[str, int]:
-        """What happened since the start, of all spools together."""
+        """Counters since the start, summed over all spools."""
         collector = self._collector
         counters = {row.attribute: 0 for row in COUNTERS}
         spools = [asdict(position.counters) for position in collector.collection.positions()]
-        for counted in (*spools, asdict(collector.collection.counters)):
-            for name, value in counted.items():
+        for counts in (*spools, asdict(collector.collection.counters)):
+            for name, value in counts.items():
                 counters[name] += value
         counters["malformed"] = collector.connections.malformed
         counters["refused"] = sum(collector.words.refused.values())
@@ -172,7 +172,7 @@ def serve(settings: CollectorSettings, source: Source[CollectorSettings]) -> Non
     """Collect until SIGTERM or SIGINT; ``source`` is read again at SIGHUP.
 
     Raises:
-        ConfigError: The folder or the HTTP port cannot be had.
+        ConfigError: The folder or the HTTP port is not available.
     """
     run_to_end(run(settings, source))
 

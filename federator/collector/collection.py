@@ -1,8 +1,8 @@
-"""All spools of a federation: whose head came, whose answer, what to ask and to land next.
+"""All spools of a federation: handles heads and answers, decides what to request and to land next.
 
-A broker speaks for itself alone: its heads and answers reach its own spools and no others. A new
-spool is a claim until it answered a question, and of those only the last few are remembered. The
-one before it goes on being asked: its agent may still have its files, or says that it has not.
+A broker's heads and answers reach its own spools and no others. A new spool is a claim until it
+answers a request, and only the last few claims are remembered. The spool before it is still asked:
+its agent may still have its files, or answers that it has not.
 
 Source: docs/collector.md.
 """
@@ -18,7 +18,7 @@ from federator.protocol.telemetry.replay import Head
 from federator.protocol.types import BrokerId, Millis
 
 CLAIMS_MAX: Final = 4
-"""Spools of one broker that never answered; the one that claimed longest ago is forgotten."""
+"""Spools of one broker that never answered; the oldest claim is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Question:
 
 @dataclass(slots=True)
 class CollectionCounters:
-    """Counters beside those of the positions; ``app`` says what each is."""
+    """Counters besides those of the positions; ``app`` describes them."""
 
     stray: int = 0
     no_room: int = 0
@@ -45,8 +45,8 @@ class Collection:
     Args:
         landed: The last landed batch of every spool that has files.
         parameters: How to read.
-        bytes_max: Of lines in memory. From half of it on everything is landed at once and nothing
-            asked.
+        bytes_max: Limit of lines in memory. From half of it on everything is landed at once and
+            nothing requested.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Collection:
         return sum(position.bytes for position in self.positions())
 
     def positions(self) -> Iterator[Position]:
-        """Every spool of this run, by broker; of a broker's, the one that spoke last is last."""
+        """Every spool of this run, by broker; a broker's spool with the newest head is last."""
         for _, spools in sorted(self._positions.items()):
             yield from spools.values()
 
@@ -74,20 +74,20 @@ class Collection:
         """Whether nothing is in memory."""
         return all(position.settled for position in self.positions())
 
-    # -- what connections tell -------------------------------------------------------------------
+    # -- events of connections -------------------------------------------------------------------
 
     def on_up(self, broker: BrokerId) -> None:
-        """``broker`` can be asked."""
+        """Note that ``broker`` can be asked."""
         self._reachable.add(broker)
 
     def on_down(self, broker: BrokerId) -> None:
-        """``broker`` cannot be asked: what was asked is not answered any more."""
+        """Note that ``broker`` cannot be asked: open requests are no longer answered."""
         self._reachable.discard(broker)
         for position in self._positions.get(broker, {}).values():
             position.reader.forget_question()
 
     def on_head(self, head: Head) -> list[Notice]:
-        """What came on the head topic of the broker that it names."""
+        """Handle a head, received on the head topic of the broker that it names."""
         position = self._of(head)
         position.reader.on_head(head.first, head.last)
         if head.last >= position.taken:
@@ -99,10 +99,10 @@ class Collection:
     def on_answer(
         self, broker: BrokerId, payload: bytes, *, now_ms: Millis, wall_us: int
     ) -> list[Notice]:
-        """What came on our own topic at ``broker``.
+        """Handle a payload received on our own topic at ``broker``.
 
         Raises:
-            DecodeError: It is no answer, or not about what its first line says.
+            DecodeError: It is no answer, or does not match its first line.
         """
         again, lines = read_again(payload)
         position = self._positions.get(broker, {}).get(again.spool)
@@ -125,7 +125,7 @@ class Collection:
         spools = self._positions.setdefault(broker, {})
         position = spools.pop(head.spool, None)
         if position is None:
-            claims = [spool for spool, each in spools.items() if not each.begun]
+            claims = [spool for spool, candidate in spools.items() if not candidate.begun]
             if len(claims) >= CLAIMS_MAX:
                 del spools[claims[0]]
             key = broker, head.spool
@@ -136,9 +136,9 @@ class Collection:
     # -- what to do ------------------------------------------------------------------------------
 
     def due(self, *, now_ms: Millis, all_: bool = False) -> list[Question | Piece]:
-        """What to ask and to land now; with ``all_`` we stop: land everything, and ask nothing.
+        """What to request and to land now; ``all_`` at the end: land everything, request nothing.
 
-        What becomes of a piece is told by ``on_landed`` or ``on_land_failed``.
+        The caller reports the outcome of a piece to ``on_landed`` or ``on_land_failed``.
         """
         orders: list[Question | Piece] = []
         crowded = 2 * self.bytes_held > self._bytes_max
@@ -154,7 +154,7 @@ class Collection:
         return orders
 
     def on_landed(self, piece: Piece) -> list[Notice]:
-        """``piece`` is in its place."""
+        """Note that ``piece`` is landed."""
         broker, spool = piece.key
         self.landed[piece.key] = piece.last
         self._positions[broker][spool].on_landed()
@@ -167,6 +167,6 @@ class Collection:
         return [Notice("collector.gap", "warning", what | {"reason": piece.gap})]
 
     def on_land_failed(self, piece: Piece, *, now_ms: Millis) -> None:
-        """``piece`` is not in its place."""
+        """Note that ``piece`` was not landed."""
         broker, spool = piece.key
         self._positions[broker][spool].on_land_failed(now_ms=now_ms)

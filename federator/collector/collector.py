@@ -1,7 +1,7 @@
 """The collector: connections to all brokers, one collection, one folder.
 
-What is decided is decided in ``collection`` and ``directory``. Files are written in one thread, one
-at a time, so the loop goes on while a disk is slow; what is written there is handed over whole.
+Decisions are made in ``collection`` and ``directory``. Files are written in one thread, one at a
+time, so the loop goes on while a disk is slow; each file is passed to it whole.
 """
 
 import asyncio
@@ -33,18 +33,18 @@ from federator.runtime.process.notices import log_notice
 from federator.runtime.trust.words import FollowedWords
 
 TICK_S: Final = 0.1
-"""The time between two checks whether something is due."""
+"""The time between two checks for due work."""
 
 PRUNE_S: Final = 60.0
 TOKEN_BYTES: Final = 16
 SEND_QUEUE_BYTES_MAX: Final = 65_536
-"""Questions are all we send."""
+"""We send only requests."""
 
 _log = structlog.get_logger()
 
 
 class Collector:
-    """Reads a federation and lands it in an entered folder; ``app`` says what the counters are."""
+    """Reads a federation and lands it in an entered folder; ``app`` describes the counters."""
 
     def __init__(
         self, settings: CollectorSettings, landing: Landing, tasks: asyncio.TaskGroup
@@ -90,7 +90,7 @@ class Collector:
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect, and go on until cancelled."""
+        """Connect, and run until cancelled."""
         self.connections.start()
         self._tasks.create_task(self._tick(), name="what is due")
         self._tasks.create_task(self.words.run(), name="keys")
@@ -98,7 +98,7 @@ class Collector:
             self._tasks.create_task(self._prune(), name="retention")
 
     async def leave(self, *, patience_s: float) -> None:
-        """Ask no more and land what is in memory; gives up, what is not landed is asked again."""
+        """Stop asking and land what is in memory; on timeout the rest is asked for again later."""
         self._leaving = True
         self._do_what_is_due()
         self._check_done()
@@ -130,7 +130,7 @@ class Collector:
                     _log.info("collector.pruned", files=removed)
             await asyncio.sleep(PRUNE_S)
 
-    # -- what sources tell -----------------------------------------------------------------------
+    # -- events of sources -----------------------------------------------------------------------
 
     @property
     def sources(self) -> dict[str, Source]:
@@ -138,17 +138,17 @@ class Collector:
         return self.connections.by_url
 
     def on_readable(self, source: Source) -> None:
-        """A source's subscriptions stand: answers can come."""
+        """Note that a source's subscriptions are made: answers can arrive."""
         assert source.broker is not None
         self.collection.on_up(source.broker)
 
     def on_gone(self, source: Source) -> None:
-        """A source's connection ended."""
+        """Note that a source's connection ended."""
         assert source.broker is not None
         self.collection.on_down(source.broker)
 
     def on_word(self, source: Source, packet: PublishPacket) -> None:
-        """A head or an answer came."""
+        """Handle a head or an answer."""
         topic, payload = packet.topic, bytes(packet.payload)
         if topic == self._again:
             self.on_answer(source, topic, payload)
@@ -156,7 +156,7 @@ class Collector:
             self.on_head(source, topic, payload)
 
     def on_head(self, source: Source, topic: str, payload: bytes) -> None:
-        """A head came, or what does not decode as one."""
+        """Decode and check a head."""
         head = decode_head(payload)
         broker = BrokerId(head.broker)
         proven = self.words.is_agents(broker, topic, payload, again=True)
@@ -164,7 +164,7 @@ class Collector:
             self._tell(self.collection.on_head(head))
 
     def on_answer(self, source: Source, topic: str, payload: bytes) -> None:
-        """An agent, or somebody who pretends to be one, answers on our own topic."""
+        """Handle an answer on our own topic, from the broker's agent or from a forger."""
         broker, now_ms, wall_us = source.broker, monotonic_ms(), wall_clock_us()
         if broker is None or self._leaving:
             return
@@ -187,9 +187,8 @@ class Collector:
                     self._ask(by_broker[order.broker], order)
 
     def _ask(self, source: Source, question: Question) -> None:
-        """The token is a secret: who does not know it cannot answer in the agent's place. Brokers
-        tell client ids on their log topics, so it is not in our name.
-        """
+        """Send a request. Its token is secret: without it no other client can answer for the agent.
+        Our client id must not contain it: brokers publish client ids on their log topics."""
         first, last = question.first, question.last
         ask = Ask(spool=question.spool, first=first, last=last, to=self._token)
         signed = self.words.sign(self._ask_topic, encode(ask), to=at(question.broker))
@@ -208,22 +207,22 @@ class Collector:
             self._tell(self.collection.on_landed(piece))
             self._check_done()
 
-    # -- what we tell ----------------------------------------------------------------------------
+    # -- logging ---------------------------------------------------------------------------------
 
     def on_found(self, broker: BrokerId, url: str) -> None:
-        """Say that a guide told of a broker."""
+        """Log that a guide named a broker."""
         _log.info("collector.broker_found", broker=broker, url=url)
 
     def on_misled(self, broker: BrokerId, url: str) -> None:
-        """Say that somebody is not believed to be who it says."""
+        """Log that a broker's claimed id is not believed."""
         self._complain("collector.not_believed", broker=broker, url=url)
 
     def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
-        """Say where we do not go."""
+        """Log an address that we do not connect to."""
         self._complain("collector.not_dialled", broker=broker, reason=reason)
 
     def on_malformed(self, source: Source, error: DecodeError) -> None:
-        """Say what ``source`` told and does not decode."""
+        """Log a message of ``source`` that does not decode."""
         reason, so_far = str(error)[:200], self.connections.malformed
         self._complain("collector.malformed", url=source.url, reason=reason, so_far=so_far)
 

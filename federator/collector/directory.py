@@ -1,9 +1,9 @@
-"""Which brokers to connect to: those that were named, and those that a guide tells of.
+"""Which brokers to connect to: those named by the operator, and those in guides.
 
-A named address is kept whatever comes. A broker that a guide tells of is connected to when no
-connection is known to be to it; when a named one turns out to be, the other is given up. What a
-connection is to, its own guide and heads say; a guide's word on another address only says where to
-look, and who should be there.
+A named address is always kept. A broker from a guide is connected to while no connection is known
+to lead to it; when a named one turns out to do so, the other is closed. Only a broker's own guide
+and heads identify it; for another address a guide only suggests where to connect, and which broker
+to expect.
 
 Source: docs/protocol.md 15.
 """
@@ -16,12 +16,12 @@ from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId
 
 BROKERS_MAX: Final = 512
-"""Connections; brokers beyond it are counted."""
+"""Limit of connections; further brokers are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Connect to ``url``, where ``broker`` should be."""
+    """Connect to ``url``, where ``broker`` is expected."""
 
     broker: BrokerId
     url: str
@@ -29,7 +29,7 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Give up the connection to ``url``: that broker is reached otherwise."""
+    """Close the connection to ``url``: its broker is reached by another one."""
 
     url: str
 
@@ -38,8 +38,8 @@ class Directory:
     """Addresses, and which broker is behind each.
 
     Args:
-        named: URLs that were given.
-        only: Keep to them.
+        named: URLs from the configuration.
+        only: Connect to no others.
 
     Attributes:
         refused: Brokers that are not connected to because there are too many.
@@ -49,30 +49,31 @@ class Directory:
         self.refused = 0
         self._named: dict[str, BrokerId | None] = dict.fromkeys(named)
         self._found: dict[BrokerId, str] = {}
-        self._unsure: set[str] = set()  # named ones that went away: another may come back
+        # named URLs that disconnected: another broker may be there next
+        self._unsure: set[str] = set()
         self._known: set[BrokerId] = set()
         self._only = only
 
     @property
     def unreached(self) -> list[BrokerId]:
-        """Brokers that guides tell of and for which there is no connection."""
+        """Brokers in guides to which there is no connection."""
         return sorted(self._known.difference(self._found, self._named.values()))
 
     def on_down(self, url: str) -> None:
-        """The connection to ``url`` ended."""
+        """Note that the connection to ``url`` ended."""
         if url in self._named:
             self._unsure.add(url)
 
     def on_failed(self, broker: BrokerId) -> None:
-        """The address that was told of ``broker`` is of no use."""
+        """Forget the address of ``broker`` from a guide: it is of no use."""
         self._found.pop(broker, None)
 
     def on_identity(self, url: str, broker: BrokerId) -> tuple[bool, list[HangUp]]:
-        """What is at ``url`` says that it is ``broker``.
+        """Handle the claim of what is at ``url`` to be ``broker``.
 
         Returns:
-            Whether to believe it: not when a named connection is known to be to that broker, or
-            this one to another. And what to give up for it.
+            Whether to believe it: not if a named connection is known to lead to that broker, or
+            this one to another. And the connections to close.
         """
         if url not in self._named:
             return self._found.get(broker) == url, []
@@ -88,17 +89,17 @@ class Directory:
         return True, [] if at is None else [HangUp(at)]
 
     def on_guide(self, guide: Guide, *, failing: Container[str] = ()) -> list[Dial | HangUp]:
-        """Learn of brokers, by the guide of one that is believed to be who it says.
+        """Learn brokers from a believed guide.
 
-        URLs that are ``failing`` were dialled in vain: another address is tried when one is told.
+        ``failing`` URLs did not connect: a new address from a guide replaces them.
         """
         orders: list[Dial | HangUp] = []
         taken = {*self._named, *self._found.values()}
-        for each in guide.brokers if not self._only else ():
+        for broker in guide.brokers if not self._only else ():
             if len(self._known) < BROKERS_MAX:
-                self._known.add(each.id)
-            at = self._found.get(each.id)
-            if not each.address or each.address in taken or each.id in self._named.values():
+                self._known.add(broker.id)
+            at = self._found.get(broker.id)
+            if not broker.address or broker.address in taken or broker.id in self._named.values():
                 continue
             if at is not None and at not in failing:
                 continue
@@ -108,7 +109,7 @@ class Directory:
             elif len(self._named) + len(self._found) >= BROKERS_MAX:
                 self.refused += 1
                 continue
-            taken.add(each.address)
-            self._found[each.id] = each.address
-            orders.append(Dial(each.id, each.address))
+            taken.add(broker.address)
+            self._found[broker.id] = broker.address
+            orders.append(Dial(broker.id, broker.address))
         return orders

@@ -1,12 +1,12 @@
-"""The landing folder: files that appear whole, and whose names are all that is remembered.
+"""The landing folder: files appear whole, and their names are the only state.
 
 ``<landing>/date=YYYY-MM-DD/hour=HH/<broker>-<spool>-<first>-<last>.jsonl`` holds the batches
-``first`` to ``last`` of that spool, and nobody else's file does. It is written under a hidden name,
+``first`` to ``last`` of that spool; no other file holds them. It is written under a hidden name,
 synchronised, renamed, and its folder synchronised; a crash leaves a hidden file, which the next
-start removes, or the whole one. So the greatest ``last`` of a spool is where to go on.
+start removes, or the whole one. So reading resumes after the greatest ``last`` of a spool.
 
-A spool's newest file is never removed by ``prune``: without it everything that the spool still
-holds would be landed again.
+``prune`` never removes a spool's newest file: without it everything that the spool still holds
+would be landed again.
 
 Source: docs/collector.md, "The landing folder".
 """
@@ -26,7 +26,7 @@ from federator.runtime.storage.durable import CANNOT_CREATE, SHARED_FOLDER, sync
 from federator.runtime.storage.state_dir import LockedFolder
 
 AT_US_MAX: Final = 253_402_300_799_999_999
-"""The last microsecond of the year 9999: what claims to be later, or before 1970, lands there."""
+"""The last microsecond of the year 9999; times after it or before 1970 are clamped."""
 
 _LANDED: Final = re.compile(r"(\d{1,10})-([0-9a-f]{16})-(\d{1,19})-(\d{1,19})\.jsonl")
 _DATE: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)")
@@ -36,19 +36,19 @@ _PART: Final = ".part"
 
 
 class Landing(LockedFolder):
-    """The folder, locked while it is written to. Use as a context manager.
+    """The folder, locked while in use. Use as a context manager.
 
     Args:
-        path: The folder; made when missing.
-        sync: Synchronise what is landed. Without, a power cut may leave files without content.
+        path: The folder; created if missing.
+        sync: Synchronise landed files. Without, a power cut may leave files without content.
 
     Attributes:
-        files: Landed ones, and
-        bytes: theirs.
-        leftovers: Hidden files of a run that was killed, removed at the start.
+        files: How many files are landed.
+        bytes: Their size.
+        leftovers: Hidden files of a killed run, removed at the start.
 
     Raises:
-        ConfigError: It cannot be written, or another collector uses it.
+        ConfigError: The folder cannot be written, or another collector uses it.
     """
 
     def __init__(self, path: Path, *, sync: bool = True) -> None:
@@ -65,7 +65,7 @@ class Landing(LockedFolder):
         self._last: dict[SpoolKey, int] = {}
 
     def scan(self) -> dict[SpoolKey, int]:
-        """Remove what was not finished; the last landed batch of each spool.
+        """Remove unfinished files; return the last landed batch of each spool.
 
         Raises:
             ConfigError: The folder cannot be read.
@@ -87,10 +87,10 @@ class Landing(LockedFolder):
         return dict(self._last)
 
     def write(self, piece: Piece) -> Path:
-        """Land ``piece``: when this returns it is there, also after a power cut.
+        """Land ``piece``; after this returns, the file survives a power cut.
 
         Raises:
-            OSError: It is not, as far as anybody will see.
+            OSError: The file is not visible under its name, or may not survive.
         """
         folder = self._folder_of(piece.at_us)
         broker, spool = piece.key
@@ -115,10 +115,10 @@ class Landing(LockedFolder):
         return folder / name
 
     def prune(self, *, now: datetime, keep_days: int, keep_bytes: int) -> int:
-        """Remove the oldest files until the bounds hold; 0 is no bound. Returns how many.
+        """Remove the oldest files until the limits hold (0: no limit); return how many.
 
         Raises:
-            OSError: One cannot be removed.
+            OSError: A file cannot be removed.
         """
         oldest = f"{(now - timedelta(days=keep_days)).date().isoformat()}" if keep_days else ""
         removed = 0
@@ -147,7 +147,7 @@ class Landing(LockedFolder):
                 yield folder / name
 
     def _partitions(self) -> Iterator[Path]:
-        """The hours' folders, oldest first."""
+        """The folders of hours, oldest first."""
         for date in sorted(name for name in os.listdir(self.path) if _DATE.fullmatch(name)):
             for hour in sorted(name for name in os.listdir(self.path / date)):
                 if _HOUR.fullmatch(hour):
@@ -166,11 +166,11 @@ class Landing(LockedFolder):
 
 
 def _read_name(name: str) -> tuple[SpoolKey, int, int] | None:
-    """Key, first and last batch of a landed file; ``None`` when it is none."""
-    found = _LANDED.fullmatch(name)
-    if found is None:
+    """Key, first and last batch from the name of a landed file; ``None`` for other names."""
+    match = _LANDED.fullmatch(name)
+    if match is None:
         return None
-    broker, first, last = int(found.group(1)), int(found.group(3)), int(found.group(4))
+    broker, first, last = int(match.group(1)), int(match.group(3)), int(match.group(4))
     if broker > BROKER_ID_MAX or not 1 <= first <= last:
         return None
-    return (BrokerId(broker), found.group(2)), first, last
+    return (BrokerId(broker), match.group(2)), first, last

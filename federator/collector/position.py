@@ -1,7 +1,7 @@
-"""How far one spool is: what its reader has taken becomes files, and what is landed counts.
+"""The progress of one spool: batches that its reader has taken become landed files.
 
-Files cover all numbers, so that their names tell where to go on. A run of batches that nobody can
-have (any more) is landed, too: as one record that says so and why.
+Files cover all numbers, so that their names show where to resume. Batches that are not, or no
+longer, available are landed, too: as one record with the reason.
 
 Source: docs/collector.md, "How it reads".
 """
@@ -16,7 +16,7 @@ from federator.protocol.telemetry.replay import Again
 from federator.protocol.types import BrokerId, Millis
 
 PIECES_MAX: Final = 4
-"""Pieces that wait to be landed while more is asked: a disk that is slow or full stops asking."""
+"""Pieces waiting to be landed before requests stop: the disk is slow or full."""
 
 HOUR_US: Final = 3_600_000_000
 
@@ -31,8 +31,8 @@ class ReadingParameters:
     Attributes:
         federation: Its name, for the records of gaps.
         pace: How to ask.
-        rotate_bytes: A file is landed when it has as many,
-        rotate_ms: or has been open for so long.
+        rotate_bytes: A file of this size is landed.
+        rotate_ms: A file open for this long is landed.
         land_retry_ms: Wait after the disk failed.
     """
 
@@ -48,8 +48,8 @@ class Piece:
     """One file to land: batches ``first`` to ``last`` of a spool.
 
     Attributes:
-        at_us: Wall clock of its first record, which says into which hour's folder it goes.
-        gap: Why there is nothing of these batches; ``None`` when there is.
+        at_us: Wall clock of its first record, which selects the hour's folder.
+        gap: Why these batches are missing; ``None`` if they are not.
     """
 
     key: SpoolKey
@@ -67,7 +67,7 @@ class Piece:
 
 @dataclass(slots=True)
 class PositionCounters:
-    """What happened to one spool; ``app`` says what each is."""
+    """Counters of one spool; ``app`` describes them."""
 
     asked: int = 0
     unanswered: int = 0
@@ -82,8 +82,8 @@ class Position:
     """One spool: its reader, and the pieces that wait to be landed.
 
     Attributes:
-        landed: The last batch whose file is landed; 0 when none is.
-        bytes: In memory.
+        landed: The last batch in a landed file; 0 if there is none.
+        bytes: Size of lines in memory.
     """
 
     def __init__(self, key: SpoolKey, landed: int, parameters: ReadingParameters) -> None:
@@ -101,14 +101,18 @@ class Position:
         self._landing = False
         self._land_at_ms = Millis(0)
 
-    # -- what is known ---------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------
 
     @property
     def counters(self) -> PositionCounters:
-        """What happened so far."""
-        reader, told = self.reader, self._counters
-        told.asked, told.unanswered, told.stray = reader.asked, reader.unanswered, reader.stray
-        return told
+        """The counters so far."""
+        reader, counters = self.reader, self._counters
+        counters.asked, counters.unanswered, counters.stray = (
+            reader.asked,
+            reader.unanswered,
+            reader.stray,
+        )
+        return counters
 
     @property
     def taken(self) -> int:
@@ -122,7 +126,7 @@ class Position:
 
     @property
     def begun(self) -> bool:
-        """Whether anything of it was ever taken."""
+        """Whether any batch of it was ever taken."""
         return self.taken > 0
 
     @property
@@ -133,24 +137,24 @@ class Position:
     # -- reading ---------------------------------------------------------------------------------
 
     def question(self, *, now_ms: Millis) -> tuple[int, int] | None:
-        """What to ask now: the first and last batch wanted. It counts as asked."""
+        """The first and last batch to request now; counted as asked."""
         return self.reader.question(now_ms=now_ms, room=len(self._closed) < PIECES_MAX)
 
     def on_answer(self, again: Again, lines: bytes, *, now_ms: Millis, wall_us: int) -> None:
-        """Take what continues where we are.
+        """Take the batches of an answer that continue where we are.
 
         Raises:
-            DecodeError: The lines are not those of the spool; nothing of them counts.
+            DecodeError: The lines do not belong to the spool; none of them count.
         """
-        told = self.reader.on_answer(again, lines, now_ms=now_ms)
-        for found in told.found:
-            match found:
+        result = self.reader.on_answer(again, lines, now_ms=now_ms)
+        for item in result.found:
+            match item:
                 case Batch():
-                    self._add(found, now_ms)
+                    self._add(item, now_ms)
                 case Missing():
-                    self._add_gap(found, wall_us)
-        if told.fault is not None:
-            raise told.fault
+                    self._add_gap(item, wall_us)
+        if result.fault is not None:
+            raise result.fault
 
     def _add(self, batch: Batch, now_ms: Millis) -> None:
         self.bytes += len(batch.lines)
@@ -164,9 +168,8 @@ class Position:
             self._close()
 
     def _add_gap(self, missing: Missing, wall_us: int) -> None:
-        """A piece that says that there is nothing of some batches. Its record takes the place of
-        the first of them, so no other record has its identity.
-        """
+        """Add a piece that records missing batches. Its record takes the place of the first missing
+        batch, so no other record has its identity."""
         self._close()
         broker, spool = self.key
         first, last, reason = missing.first, missing.last, missing.reason
@@ -208,7 +211,7 @@ class Position:
         return self._closed[0]
 
     def on_landed(self) -> None:
-        """The piece that ``to_land`` gave is in its place."""
+        """Note that the piece from ``to_land`` is landed."""
         self._landing = False
         piece = self._closed.popleft()
         self.bytes -= piece.bytes
@@ -222,12 +225,12 @@ class Position:
             self._counters.lost += numbers
 
     def on_land_failed(self, *, now_ms: Millis) -> None:
-        """The piece that ``to_land`` gave is not in its place: it will be given again."""
+        """Note that the piece from ``to_land`` was not landed: it is returned again later."""
         self._landing = False
         self._land_at_ms = Millis(now_ms + self._parameters.land_retry_ms)
 
 
 def _joins(batch: Batch, piece: list[Batch]) -> bool:
-    """Whether ``batch`` follows the last one and belongs into the same hour's folder."""
+    """Whether ``batch`` follows the last one and belongs to the same hour's folder."""
     same_hour = batch.at_us // HOUR_US == piece[0].at_us // HOUR_US
     return same_hour and batch.number == piece[-1].number + 1

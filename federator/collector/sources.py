@@ -1,7 +1,7 @@
-"""Connections to all brokers of a federation, beginning with some, for whoever reads them all.
+"""Connections to all brokers of a federation, starting from some, for an owner that reads them all.
 
-Which brokers to connect to, and whom to believe to be which, is decided in ``directory``. What is
-heard beside guides is handed to the owner: a collector, or a steerer.
+``directory`` decides which brokers to connect to, and which claims to be a broker are believed.
+Other messages than guides go to the owner: a collector, a steerer or a console.
 """
 
 import asyncio
@@ -32,48 +32,47 @@ from federator.runtime.trust.words import FollowedWords
 
 COMPLAINT_GAP_MS: Final = Millis(60_000)
 COMPLAINTS_MAX: Final = 64
-"""Of one kind in that time: whoever invents brokers shall not fill our log with them."""
+"""Log lines of one kind in that time: invented brokers must not fill our log."""
 
 NAME_BYTES: Final = 4
 FAILED_ATTEMPTS: Final = 3
-"""Failed attempts after which another address is tried when a guide tells one."""
+"""Failed attempts after which another address from a guide replaces this one."""
 
 _log = structlog.get_logger()
 
 
 class Owner(Protocol):
-    """Whoever reads the brokers."""
+    """The reader of the brokers."""
 
     def on_readable(self, source: "Source") -> None:
-        """A source is known to be a broker's, and its subscriptions stand."""
+        """Note that a source's broker is known, and its subscriptions are made."""
 
     def on_gone(self, source: "Source") -> None:
-        """The connection to the broker of a source ended."""
+        """Note that the connection to a source's broker ended."""
 
     def on_word(self, source: "Source", packet: PublishPacket) -> None:
-        """Something came on another topic than the guide's. Raises ``DecodeError``: malformed."""
+        """Handle a message on another topic than the guide's. Raises ``DecodeError``: malformed."""
 
     def on_found(self, broker: BrokerId, url: str) -> None:
-        """A guide told of a broker, which is connected to."""
+        """Note that a guide named a broker; we connect to it."""
 
     def on_misled(self, broker: BrokerId, url: str) -> None:
-        """What is at ``url`` says that it is ``broker``, and is not believed."""
+        """Note that what is at ``url`` claims to be ``broker``, and is not believed."""
 
     def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
-        """We may not, or cannot, go where a guide says that ``broker`` is."""
+        """Note that we may not, or cannot, connect where a guide says that ``broker`` is."""
 
     def on_malformed(self, source: "Source", error: DecodeError) -> None:
-        """What a source told does not decode."""
+        """Note that a message of a source does not decode."""
 
 
 class Source:
-    """One connection to a broker, which says itself who it is, in its guide or another word.
+    """One connection to a broker, which identifies itself in its guide or another message.
 
-    The directory tells whether to believe it. Until then, and when it is not believed, it is only
-    listened to.
+    The directory decides whether to believe that. Until then we only receive.
 
     Args:
-        heard: Topics beside the guide's.
+        heard: Topics besides the guide's.
         client_id: Unique among connections: two addresses may lead to one broker.
     """
 
@@ -91,7 +90,8 @@ class Source:
         self._attempts_at_last = 0
         self._roll_call = RollCall()
         self._sources = sources
-        self._guides = Inbox(self._take)  # to judge one takes long: no flood holds the loop
+        # checking signatures takes long: a flood must not hold the loop
+        self._guides = Inbox(self._take)
         self._guide = topics.guide_topic(sources.federation)
         self.link = MqttLink(
             endpoint_of(connection),
@@ -104,28 +104,28 @@ class Source:
 
     @property
     def failing(self) -> bool:
-        """Whether it was tried for a while in vain."""
+        """Whether several attempts to connect failed."""
         tried = self.link.counters.attempts - self._attempts_at_last
         return not self.link.connected and tried >= FAILED_ATTEMPTS
 
-    # -- what the link tells ---------------------------------------------------------------------
+    # -- events of the link ----------------------------------------------------------------------
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """The broker accepted us."""
+        """Note that the broker accepted us."""
         self._attempts_at_last = link.counters.attempts
         self._roll_call.on_up()
 
     def on_subscribed(self, link: MqttLink) -> None:
-        """What we asked for can come."""
+        """Report that subscribed messages can arrive."""
         if self.broker is not None:
             self._sources.owner.on_readable(self)
 
     def on_down(self, link: MqttLink, reason: str) -> None:
-        """The connection ended."""
+        """Report that the connection ended."""
         self._sources.on_gone(self)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """The agent speaks, or somebody who pretends to be."""
+        """Handle messages of the agent, or of a forger."""
         for packet, _, _ in publishes:
             if packet.topic == self._guide:
                 self._sources.malformed += not self._guides.put(packet)
@@ -151,14 +151,14 @@ class Sources:
     """All connections.
 
     Args:
-        words: Judges guides.
-        kind: What we are, in our names at brokers.
-        heard: Topics beside the guide's.
+        words: Checks the signatures of guides.
+        kind: Our role, for our client ids.
+        heard: Topics besides the guide's.
 
     Attributes:
         by_url: The connections.
-        misled: Connections behind which somebody else was than expected.
-        malformed: Words that are none.
+        misled: Connections behind which another broker was than expected.
+        malformed: Messages that do not decode.
     """
 
     def __init__(
@@ -185,12 +185,12 @@ class Sources:
         self._name = secrets.token_hex(NAME_BYTES)
 
     def start(self) -> None:
-        """Connect to those that were named."""
+        """Connect to the named brokers."""
         for broker in self._settings.brokers:
             self._connect(self._settings.connection(broker))
 
     def why_none(self) -> str | None:
-        """Why nothing can be read anywhere; ``None``: something can."""
+        """Why no broker can be read; ``None`` if one can."""
         sources = self.by_url.values()
         if any(source.link.subscribed for source in sources):
             return None
@@ -199,8 +199,8 @@ class Sources:
 
     def of(self, broker: BrokerId) -> Source | None:
         """The connection to ``broker``."""
-        found = (each for each in self.by_url.values() if each.broker == broker)
-        return next(found, None)
+        matching = (source for source in self.by_url.values() if source.broker == broker)
+        return next(matching, None)
 
     def _connect(self, connection: BrokerAddress) -> None:
         source = Source(
@@ -215,32 +215,32 @@ class Sources:
         self._running[source.url] = self._tasks.create_task(source.link.run(), name=name)
 
     def on_gone(self, source: Source) -> None:
-        """A source's connection ended; it may come back as another broker."""
+        """Report that a source's connection ended; it may return as another broker."""
         if source.broker is not None:
             self.owner.on_gone(source)
         source.broker = None
         self.directory.on_down(source.url)
 
     def on_guide(self, source: Source, topic: str, payload: bytes) -> Guide | None:
-        """A guide came, or what does not decode as one; return it if it is believed."""
+        """Decode and check a guide; return it if it is believed."""
         guide = decode(Guide, payload)
         if guide.federation != self.federation:
             return None
         proven = self._words.is_agents(guide.broker, topic, payload, again=True)
         if not (proven and self.believe(source, guide.broker)):
             return None
-        failing = {url for url, each in self.by_url.items() if each.failing}
+        failing = {url for url, known_source in self.by_url.items() if known_source.failing}
         self._follow(self.directory.on_guide(guide, failing=failing))
         return guide
 
     def believe(self, source: Source, broker: BrokerId) -> bool:
-        """Whether what is behind ``source`` is ``broker``, as it says."""
+        """Whether what is behind ``source`` is ``broker``, as it claims."""
         believed, orders = self.directory.on_identity(source.url, broker)
         if not believed:
             self.misled += 1
             self.owner.on_misled(broker, source.url)
             return False
-        self._follow(orders)  # before: who is hung up was this broker until now
+        self._follow(orders)  # first: a source that is closed was this broker until now
         if source.broker is None:
             source.broker = broker
             if source.link.subscribed:
@@ -264,23 +264,23 @@ class Sources:
     def _hang_up(self, url: str) -> None:
         source, task = self.by_url.pop(url, None), self._running.pop(url, None)
         if source is not None:
-            self.on_gone(source)  # its link will say so, too, when it is nobody any more
+            self.on_gone(source)  # its link reports this, too, but then its broker is reset
         if task is not None:
             task.cancel()
 
 
 class Complaints:
-    """What is said once a minute about each broker, and of so many brokers only."""
+    """Logs a warning once a minute per broker, and for a limited number of brokers."""
 
     def __init__(self) -> None:
         self._about: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1_024)
         self._said: WindowCounter[str] = WindowCounter(window_ms=COMPLAINT_GAP_MS)
 
     def complain(self, name: str, **details: int | str) -> None:
-        """Log it as a warning, unless it was said."""
+        """Log a warning, unless it was logged lately."""
         about = f"{name} {details.get('url', '')} {details.get('broker', '')}"
         now_ms = monotonic_ms()
-        said = self._said.so_far(now_ms)
-        if said[name] < COMPLAINTS_MAX and self._about.allow(about, now_ms):
-            said[name] += 1
+        logged = self._said.so_far(now_ms)
+        if logged[name] < COMPLAINTS_MAX and self._about.allow(about, now_ms):
+            logged[name] += 1
             _log.warning(name, **details)

@@ -1,1 +1,1 @@
-"""One live page for the people who run a federation: its map, its topics, its deaths."""
+"""One live page for operators of a federation: its map, its topics, its failures."""

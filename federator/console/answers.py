@@ -1,8 +1,8 @@
-"""What agents answer to a console's questions, as far as it is shown: checked, and cut to size.
+"""Agents' answers to a console's questions: checked, and limited in size.
 
-An agent may be of another release, or lie. What it says of others is not taken from it (a row is of
-the broker whose agent was asked), what is no answer is left out, and however many rows one agent
-tells, every other one's are shown before its second hundred.
+An agent may be of another release, or lie. What it says about other brokers is ignored (a row
+belongs to the broker whose agent was asked) and malformed answers are left out. However many rows
+one agent sends, the others' rows are shown before its second hundred.
 
 Source: docs/console.md; docs/protocol.md 15.
 """
@@ -20,7 +20,7 @@ from federator.protocol.types import BrokerId
 FOUND_MAX: Final = 500
 """Rows and filters of a search that are shown."""
 OF_ONE_MAX: Final = 200
-"""Rows and filters that one agent may tell; it tells no more by itself."""
+"""Rows and filters accepted from one agent; an agent sends no more by itself."""
 LISTED_MAX: Final = 1_024
 
 _Text = Annotated[str, msgspec.Meta(max_length=65_535)]
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class FoundRow(msgspec.Struct, frozen=True):
-    """What one client does at the broker whose agent tells it."""
+    """What one client does at the broker whose agent reports it."""
 
     client: _Text
     action: Literal["pub", "sub"]
@@ -60,7 +60,7 @@ class MeshPart(msgspec.Struct, frozen=True):
 
 
 class ExplainedFilter(msgspec.Struct, frozen=True):
-    """Why a publication is carried for one filter."""
+    """Why a publication is forwarded for one filter."""
 
     filter: _Text
     why: _Text = ""
@@ -83,10 +83,10 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def read_answer(kind: type[_T], body: Mapping[str, Any], *, called: str = "") -> _T:
-    """The answer of this ``kind``, which is ``called`` so where it is none; by its kind otherwise.
+    """The answer as a ``kind``; errors name it ``called``, or else its kind.
 
     Raises:
-        DecodeError: It is none.
+        DecodeError: The body does not match.
     """
     try:
         return msgspec.convert(body, kind)
@@ -95,22 +95,22 @@ def read_answer(kind: type[_T], body: Mapping[str, Any], *, called: str = "") ->
 
 
 def together(answers: Mapping[BrokerId, Found]) -> dict[str, Any]:
-    """What agents found, each among its own clients, as one answer."""
+    """Merge what agents found, each among its own clients, into one answer."""
     rows = _by_turns(
-        [(broker, row) for row in found.rows[:OF_ONE_MAX]] for broker, found in answers.items()
+        [(broker, row) for row in answer.rows[:OF_ONE_MAX]] for broker, answer in answers.items()
     )
-    told = _by_turns(found.filters[:OF_ONE_MAX] for found in answers.values())
-    filters = list(dict.fromkeys(told))
+    by_turns = _by_turns(answer.filters[:OF_ONE_MAX] for answer in answers.values())
+    filters = list(dict.fromkeys(by_turns))
     return {
         "rows": [
             {**msgspec.to_builtins(row), "broker": broker}
             for broker, row in sorted(islice(rows, FOUND_MAX), key=_order)
         ],
-        "rows_total": sum(found.rows_total for found in answers.values()),
+        "rows_total": sum(answer.rows_total for answer in answers.values()),
         "filters": sorted(filters[:FOUND_MAX]),
         "filters_total": len(filters),
-        "reported": any(found.reported for found in answers.values()),
-        "whole": all(found.whole for found in answers.values()),
+        "reported": any(answer.reported for answer in answers.values()),
+        "whole": all(answer.whole for answer in answers.values()),
         "asked": len(answers),
     }
 
@@ -124,4 +124,4 @@ def _by_turns(lists: Any) -> Iterator[Any]:  # noqa: ANN401
     """One of each list, then the second of each, and so on."""
     nothing = object()
     turns = zip_longest(*lists, fillvalue=nothing)
-    return (each for each in chain.from_iterable(turns) if each is not nothing)
+    return (item for item in chain.from_iterable(turns) if item is not nothing)

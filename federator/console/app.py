@@ -1,4 +1,4 @@
-"""The console as a process: what it looks at, its pages, and the signals that end it.
+"""The console as a process: its observer, its pages, and the signals that end it.
 
 Source: docs/console.md.
 """
@@ -25,7 +25,7 @@ _log = structlog.get_logger()
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to us."""
+    """A uvicorn server that leaves signals to us."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -36,7 +36,7 @@ def serve(settings: ConsoleSettings, source: Source[ConsoleSettings]) -> None:
     """Show a federation until SIGTERM or SIGINT; ``source`` is read again at SIGHUP.
 
     Raises:
-        ConfigError: The port cannot be had.
+        ConfigError: The port is not available.
     """
     run_to_end(_run(settings, source))
 
@@ -75,7 +75,7 @@ async def _show(
     observer.start()
     host, port = listener.getsockname()[:2]
     _log.info("console.started", http_host=host, http_port=port)
-    links = lambda: [each.link for each in observer.connections.by_url.values()]  # noqa: E731
+    links = lambda: [source.link for source in observer.connections.by_url.values()]  # noqa: E731
     async with (
         service_manager.told(ready, links) as reloading,
         reloader.following(reloading),

@@ -1,9 +1,9 @@
-"""How much of a console those who look may take: all of them together, and each address.
+"""Limits on what viewers may use of a console, in total and per address.
 
-Who looks is a stranger. So that one of them cannot leave nothing for the others, an address has at
-most half of the pages that are kept current, and half of the questions. Behind a proxy on this
-machine (``http.behind_tls``) addresses are those that it tells (``X-Forwarded-For``); behind
-another one all are one.
+Viewers are strangers. So that one of them leaves something for the others, an address may have at
+most half of the live pages, and half of the questions. Behind a proxy on this machine
+(``http.behind_tls``) addresses are taken from ``X-Forwarded-For``; behind another proxy all viewers
+share one.
 
 Source: docs/console.md, "What it takes".
 """
@@ -16,7 +16,7 @@ from federator.protocol.rate_limiter import TokenBucket
 from federator.protocol.types import Millis
 
 QUESTIONS_PER_S: Final = 20
-"""Questions to agents, of all pages together: each may ask every agent."""
+"""Questions to agents, for all pages together: each may ask every agent."""
 LOOKS_PER_S: Final = 100
 """Questions that the console answers from its own memory."""
 ADDRESSES_MAX: Final = 1_024
@@ -27,12 +27,12 @@ class Crowd:
     """Counts pages and questions.
 
     Args:
-        pages_max: How many pages are kept current at once.
+        pages_max: How many live pages there may be at once.
 
     Attributes:
-        turned_away: Pages that found no place.
-        refused: Questions beyond the bound.
-        asked: Questions that were taken.
+        turned_away: Pages refused for lack of a place.
+        refused: Questions beyond the limit.
+        asked: Questions that were accepted.
     """
 
     def __init__(self, pages_max: int) -> None:
@@ -44,11 +44,11 @@ class Crowd:
 
     @property
     def pages(self) -> int:
-        """How many pages are kept current."""
+        """How many live pages there are."""
         return self._pages.total()
 
     def enter(self, address: str) -> bool:
-        """Whether one more page of ``address`` is kept current; it then has to ``leave``."""
+        """Admit one more live page of ``address`` if there is a place; it must ``leave`` later."""
         if self.pages >= self._pages_max or self._pages[address] >= self._of_one_max:
             self.turned_away += 1
             return False
@@ -56,7 +56,7 @@ class Crowd:
         return True
 
     def leave(self, address: str) -> None:
-        """A page of ``address`` is closed."""
+        """Note that a page of ``address`` is closed."""
         self._pages[address] -= 1
         if not self._pages[address]:
             del self._pages[address]
@@ -66,7 +66,7 @@ class Crowd:
         return self._count(self._budgets["questions"].take(address, now_ms))
 
     def may_look(self, address: str, now_ms: Millis) -> bool:
-        """Whether ``address`` may ask for one more thing that we know ourselves."""
+        """Whether ``address`` may ask one more question that the console itself answers."""
         return self._count(self._budgets["looks"].take(address, now_ms))
 
     def _count(self, allowed: bool) -> bool:
@@ -76,7 +76,7 @@ class Crowd:
 
 
 class _Budget:
-    """So many a second, of which an address may have half."""
+    """So many per second, of which one address may have half."""
 
     def __init__(self, per_s: int) -> None:
         self._of_one_per_s = per_s // 2

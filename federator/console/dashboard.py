@@ -1,8 +1,8 @@
-"""Asks the dashboard of analytics what its tables hold of the last hours.
+"""Asks the analytics dashboard what its tables hold of the last hours.
 
-The console and analytics know nothing of each other but this question and its answer, so no Java
-and no Spark is here. One question is on its way at a time, its answer is remembered for a moment
-for all who look, and it is checked before it is shown: a dashboard may be of another release.
+This question and its answer are the only interface between the console and analytics, so no Java
+and no Spark is here. One question is sent at a time. Its answer is kept for a moment for all
+viewers, and checked before it is shown: a dashboard may be of another release.
 
 Source: docs/analytics.md, "The dashboard".
 """
@@ -23,13 +23,13 @@ from federator.runtime.mqtt.failures import explain
 from federator.runtime.process.clocks import monotonic_ms
 
 ANSWER_S: Final = 30.0
-"""Its first answer reads every table, and it may have other work: a page can wait."""
+"""The first answer reads every table, and the dashboard may be busy: a page can wait."""
 ANSWER_BYTES_MAX: Final = 1_048_576
 KEPT_MS: Final = Millis(5_000)
 KEPT_MAX: Final = 64
-"""Answers, which are small: a dashboard's bounds are in the structs below."""
+"""Answers are small: the structs below limit them."""
 WAITING_MAX: Final = 16
-"""Questions that wait for the one that is on its way."""
+"""Questions that wait for the one being answered."""
 CHUNK_BYTES: Final = 65_536
 
 _Text = Annotated[str, msgspec.Meta(max_length=65_535)]
@@ -38,7 +38,7 @@ _Points = Annotated[tuple[float | None, ...], msgspec.Meta(max_length=1_000)]
 
 
 class PastEvent(msgspec.Struct, frozen=True):
-    """What an agent told of itself."""
+    """What an agent reported about itself."""
 
     at_ms: int
     broker: _Count
@@ -47,7 +47,7 @@ class PastEvent(msgspec.Struct, frozen=True):
 
 
 class PastFlow(msgspec.Struct, frozen=True):
-    """What was carried for a filter from one broker to another."""
+    """What was forwarded for a filter from one broker to another."""
 
     filter: _Text
     origin: _Count
@@ -58,7 +58,7 @@ class PastFlow(msgspec.Struct, frozen=True):
 
 
 class Past(msgspec.Struct, frozen=True):
-    """What the tables hold of a broker, or of a topic."""
+    """What the tables hold about a broker, or a topic."""
 
     version: int
     newest_ms: int | None = None
@@ -80,7 +80,7 @@ class Dashboard:
     """Asks one dashboard.
 
     Args:
-        url: Where it is, ``http://HOST:PORT``, as we reach it; empty: there is none.
+        url: Its address, ``http://HOST:PORT``, as we reach it; empty if there is none.
     """
 
     def __init__(self, url: str) -> None:
@@ -91,10 +91,10 @@ class Dashboard:
         self._kept: Lately[str, dict[str, Any]] = Lately(KEPT_MAX, kept_ms=KEPT_MS)
 
     async def past(self, **about: str) -> dict[str, Any]:
-        """What the tables hold ``about`` a broker or a topic, and how long ago.
+        """What the tables hold ``about`` a broker or a topic, and its age.
 
         Raises:
-            LinkError: There is none, it does not answer, or its answer is none.
+            LinkError: There is no dashboard, it does not answer, or its answer is malformed.
         """
         if not self.url:
             raise LinkError("no dashboard is known here: see history in docs/console.md")
@@ -138,9 +138,9 @@ def _reason(error: Exception, url: str) -> str:
 
 
 async def _get(url: str, query: str) -> bytes:
-    """The body of its page ``/history``, within our bound of size.
+    """The body of its page ``/history``, within our size limit.
 
-    It goes to no other address, whatever it is told: redirections are not followed.
+    Redirections are not followed, so no other address is asked.
     """
     parts = urlsplit(url)
     tls = ssl.create_default_context() if parts.scheme == "https" else None

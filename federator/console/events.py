@@ -1,7 +1,7 @@
-"""What happened, as a console lists it: deaths first in weight, then what hinders, then routine.
+"""Events as a console lists them: deaths weigh most, then trouble, then routine.
 
-Events are found by holding a record against the one before; those of agents' metrics streams, which
-tell of parents and meshes, are added as they come. The list is bounded; the oldest goes first.
+Events are found by comparing a record with the one before; those of agents' metrics streams, which
+report parents and meshes, are added as they arrive. The list is bounded; the oldest goes first.
 
 Source: docs/console.md.
 """
@@ -16,13 +16,13 @@ from federator.protocol.types import BrokerId
 
 EVENTS_MAX: Final = 500
 ROUTINE_MAX: Final = 1_000
-"""Of agents' streams, beside the others: however many there are, no death is pushed out by them."""
+"""From agents' streams, in a list of their own: so they never push out a death."""
 
 FILTER_SHOWN: Final = 128
 """Characters of a filter."""
 
 RECORDS_MAX: Final = 32_768
-"""Records of brokers and links that are remembered to see what changes."""
+"""Records of brokers and links remembered for comparison."""
 
 Weight = Literal["death", "bad", "good", "plain", "routine"]
 Record = dict[str, Any]
@@ -38,11 +38,11 @@ _STATES: Final[dict[str, tuple[Weight, str]]] = {
 _OF_STREAMS: Final = frozenset(
     ("parent_changed", "mesh_joined", "mesh_left", "core_changed", "core_lost")
 )
-"""What only agents' streams tell; the rest we see ourselves."""
+"""Events that only agents' streams report; we see the rest ourselves."""
 
 
 class EventList:
-    """The newest events, numbered; of each kind of weight so many."""
+    """The newest events, numbered; each list is bounded."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -51,7 +51,7 @@ class EventList:
         self._before: Recent[str, Record] = Recent(RECORDS_MAX)
 
     def look(self, key: str, record: Record, *, at_ms: int) -> None:
-        """Hold the record of a broker or a link against the one before."""
+        """Compare the record of a broker or a link with the one before."""
         before = self._before.get(key)
         self._before.put(key, record)
         if before is record:
@@ -72,7 +72,7 @@ class EventList:
     ) -> None:
         """Note what happened to ``brokers``; ``{}`` in ``text`` stand for their names, in order.
 
-        ``filter`` is the one that it is about, of which a page learns no more than it shows.
+        ``filter`` is the filter concerned; a page gets only as much of it as it shows.
         """
         self.number += 1
         event: Record = {"number": self.number, "at_ms": at_ms, "weight": weight}
@@ -82,7 +82,7 @@ class EventList:
         (self._routine if weight == "routine" else self._weighty).append(event)
 
     def on_record(self, told: Events, broker: BrokerId) -> None:
-        """An event of the metrics stream of ``broker``."""
+        """Add an event from the metrics stream of ``broker``."""
         if told.kind not in _OF_STREAMS:
             return
         words = told.kind.replace("_", " ")
@@ -95,9 +95,9 @@ class EventList:
         self.add("routine", text, brokers, at_ms=told.at_us // 1_000, filter=told.filter)
 
     def since(self, number: int) -> list[Record]:
-        """Those after ``number``, the oldest first."""
-        found = [each for each in self._all() if each["number"] > number]
-        return sorted(found, key=lambda each: int(each["number"]))
+        """The events after ``number``, the oldest first."""
+        newer = [each for each in self._all() if each["number"] > number]
+        return sorted(newer, key=lambda each: int(each["number"]))
 
     def _all(self) -> Iterator[Record]:
         yield from self._weighty

@@ -1,4 +1,4 @@
-"""What a console asks of every request: a name and a page that are ours, and a small body.
+"""Checks on every request: our host name, our own page, and a small body.
 
 Source: docs/console.md, "Signing in"; docs/security.md.
 """
@@ -20,7 +20,7 @@ from federator.runtime.process.http import a_stranger_may_own
 
 BODY_BYTES_MAX: Final = 4_096
 BODY_S: Final = 5.0
-"""What a body may take to come."""
+"""Time limit for receiving a body."""
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -37,14 +37,14 @@ _HEADERS: Final = {
 
 
 class Guarded:
-    """Answers to no name that a stranger may own, and adds the headers that keep browsers here."""
+    """Refuses host names that a stranger may own, and adds headers that restrict browsers."""
 
     def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
         self._app = app
         self._names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, unless it is asked under a foreign name."""
+        """Pass a request on, unless its host name is foreign."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -64,19 +64,19 @@ class Guarded:
             return
         try:
             await self._app(scope, receive, send_safely)
-        except asyncio.CancelledError:  # the server stops, and we waited for somebody else
+        except asyncio.CancelledError:  # the server stops while we waited for an agent
             if not begun:
                 await PlainTextResponse("the console stops\n", 503)(scope, receive, send_safely)
 
     def _is_foreign(self, host: str) -> bool:
         try:
             return a_stranger_may_own(urlsplit(f"//{host}").hostname or "", self._names)
-        except ValueError:  # no name at all
+        except ValueError:  # not a host name
             return True
 
 
 class RefusedError(Exception):
-    """A request is answered with ``status`` and one line."""
+    """Refuses a request with ``status`` and one line."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -84,12 +84,12 @@ class RefusedError(Exception):
 
 
 def token_of(request: Request) -> str:
-    """Of the session that the browser says it is in; empty if it says none."""
+    """The token of the browser's session; empty without one."""
     return str(request.session.get("token", ""))
 
 
 def operator_of(request: Request, whose: Callable[[str], str | None]) -> str:
-    """Who is signed in, and asks from our own page; ``whose`` tells whose session a token is of."""
+    """The signed-in operator, asking from our own page; ``whose`` maps a token to its operator."""
     same_site(request)
     token = token_of(request)
     operator = whose(token)
@@ -101,14 +101,14 @@ def operator_of(request: Request, whose: Callable[[str], str | None]) -> str:
 
 
 def same_site(request: Request) -> None:
-    """Refuse what a page elsewhere has a browser send."""
+    """Refuse requests that another site's page makes a browser send."""
     origin = request.headers.get("origin")
     if origin is None or urlsplit(origin).netloc != request.headers.get("host"):
         raise RefusedError(403, "not asked from this page")
 
 
 async def body_of(request: Request) -> dict[str, Any]:
-    """The JSON object that was sent."""
+    """The JSON object in the request."""
     data = b""
     try:
         async with asyncio.timeout(BODY_S):
@@ -128,11 +128,11 @@ async def body_of(request: Request) -> dict[str, Any]:
 
 
 async def refused(request: Request, error: Exception) -> Response:
-    """The answer to what is refused."""
+    """The response to a refused request."""
     assert isinstance(error, RefusedError)
     return JSONResponse({"error": str(error)}, error.status)
 
 
 def address_of(request: Request) -> str:
-    """Whose request it is, as far as can be told."""
+    """The client's address, if known."""
     return request.client.host if request.client else ""

@@ -1,11 +1,11 @@
-"""Where browsers connect, with what uvicorn leaves open: who is awaited has so much time and room.
+"""Where browsers connect: time and connection limits that uvicorn lacks.
 
-Uvicorn closes a connection that is idle after an answer; one on which no request was ever finished,
-or whose answer is not taken, it keeps for as long as the other end likes, and counts it among those
-that may be open. So one stranger with a script could keep everybody else out. Here a connection is
-*awaited* while it is silent, its request is not whole, or its answer is not taken. It is cut
-when nothing came of that for ``PATIENCE_S``, and sooner if others need the place; one that waits
-for us keeps it. The dashboard of analytics is served by this, too.
+Uvicorn closes a connection that is idle after an answer. But it keeps one that never finished a
+request, or does not read its answer, without a time limit, and counts it among those that may be
+open. So one stranger with a script could keep all others out. Here a connection is *awaited* while
+it is silent, its request is incomplete, or its answer is not read. It is closed after
+``PATIENCE_S`` without progress, and sooner if others need the place; one that waits for us keeps
+it. The analytics dashboard uses this, too.
 
 Source: RFC 9112, 9.5; docs/console.md, "What it takes".
 """
@@ -21,19 +21,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from federator.runtime.process.antechamber import Antechamber, Place
 
 PATIENCE_S: Final = 10.0
-"""From the first byte of a request, or from the connection, until it is whole; and that the other
-end may take to read something."""
+"""Time limit for a whole request, from its first byte or the connection; and for the other end to
+read something."""
 STOP_S: Final = 3
 """Seconds that open connections have to end."""
 CONNECTIONS_MAX: Final = 512
 AWAITED_MAX: Final = 256
 PER_ADDRESS_MAX: Final = 128
 WAITING_MAX: Final = 64
-"""Connections that nobody has accepted yet: who comes before the application runs will wait."""
+"""Connections not yet accepted by us: those that come before the application runs wait."""
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
+    """Return a listening socket.
 
     Raises:
         OSError: The port is taken, or the address is not ours.
@@ -53,18 +53,18 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 class PagesConfig(uvicorn.Config):
-    """How an application is served, and who may connect.
+    """How an application is served, and the limits on connections.
 
     Attributes:
-        gave_way: Connections whose place another needed.
-        over_share: Connections refused, as all of their address wait for our answer.
+        gave_way: Connections closed because another needed the place.
+        over_share: Connections refused because all of their address wait for our answer.
     """
 
     def __init__(self, application: ASGIApp, *, behind_proxy: bool = False) -> None:
-        """HTTP/1.1 alone, within bounds, without a log of its own.
+        """Serve HTTP/1.1 alone, with limits and without an access log.
 
         Args:
-            behind_proxy: Whether somebody on this machine may say from where others come.
+            behind_proxy: Whether a proxy on this machine may name the client's address.
         """
         super().__init__(
             application,
@@ -85,7 +85,7 @@ class PagesConfig(uvicorn.Config):
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1, with those who do not let us wait."""
+    """HTTP/1.1, with a time limit for slow clients."""
 
     config: PagesConfig
 
@@ -96,7 +96,7 @@ class PatientProtocol(H11Protocol):
         self._place: Place | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A browser connected."""
+        """Admit a new connection, or close it."""
         super().connection_made(transport)
         host = self.client[0] if self.client else ""
         self._place = self.config.antechamber.enter(host, self._close)
@@ -106,34 +106,34 @@ class PatientProtocol(H11Protocol):
             self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """Free the place of a connection that ended."""
         self._wait_no_more()
         if self._place is not None:
             self._place.leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Some of a request came, or all of it."""
+        """Take a part of a request."""
         super().data_received(data)
         self._look()
 
     def on_response_complete(self) -> None:
-        """It has its answer, and may ask something else."""
+        """Wait for the next request: the answer is complete."""
         super().on_response_complete()
         self._look()
 
     def pause_writing(self) -> None:
-        """It takes less than we say."""
+        """Note that the client does not read fast enough."""
         super().pause_writing()
         self._look()
 
     def resume_writing(self) -> None:
-        """It took what we said."""
+        """Note that the client reads again."""
         super().resume_writing()
         self._look()
 
     def _look(self) -> None:
-        """Note whose turn it is."""
+        """Decide whether we wait for the client or it waits for us."""
         cycle: RequestResponseCycle | None = self.cycle
         asked = cycle is not None and not cycle.response_complete and not cycle.more_body
         if self._place is None or self.transport.is_closing():
@@ -156,7 +156,7 @@ class PatientProtocol(H11Protocol):
             self._late = None
 
     def _on_late(self) -> None:
-        if self.transport.get_write_buffer_size() < self._unread:  # it reads, if slowly
+        if self.transport.get_write_buffer_size() < self._unread:  # the client reads, if slowly
             self._wait()
         else:
             self._close()

@@ -1,4 +1,4 @@
-"""What a console tells Prometheus of itself.
+"""The console's Prometheus metrics.
 
 Source: docs/observability.md, "Console".
 """

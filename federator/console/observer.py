@@ -1,9 +1,9 @@
-"""Looks at a whole federation for a console: asks agents, hears what they say, gives orders.
+"""Watches a whole federation for a console: asks agents, receives their messages, sends orders.
 
 Given one broker, it finds the others in guides, as a collector does. Each agent is asked for its
-live page every ``ASK_MS``, and at once when something happened: our connection to its broker broke,
-or one to a neighbour's, or health was told anew. So what is shown is what agents answer; what
-anybody may say on a broker only makes us ask.
+live page every ``ASK_MS``, and at once when something happened: our connection to its broker ended,
+or one to a neighbour's, or a health message arrived. So the console shows what agents answer; what
+any client may publish at a broker only triggers a question.
 
 Source: docs/console.md; docs/protocol.md 15.
 """
@@ -45,12 +45,12 @@ TICK_S: Final = 0.1
 ASK_MS: Final = 2_000
 """Between two questions to an agent while nothing happens."""
 AGAIN_MS: Final = 250
-"""Between two questions to an agent, whatever happens."""
+"""Least time between two questions to an agent."""
 ANSWER_S: Final = 6.0
 AGAIN_S: Final = 2.0
-"""Into that time an agent that has not answered is asked once more."""
+"""After this time an agent that has not answered is asked once more."""
 OBEYED_S: Final = 10.0
-"""What a drain may take until it is seen."""
+"""How long to wait for a drain to take effect."""
 REPEAT_S: Final = 1.0
 WAITING_MAX: Final = 2_048
 """Questions that wait for their answer."""
@@ -64,12 +64,12 @@ _log = structlog.get_logger()
 
 
 class GuidedSources(Sources):
-    """Connections to all brokers, whose guides are also told to somebody."""
+    """Connections to all brokers; believed guides also go to ``heard_guide``."""
 
     heard_guide: Callable[[Guide], None]
 
     def on_guide(self, source: Source, topic: str, payload: bytes) -> Guide | None:
-        """As any; and tell it, if it is believed."""
+        """Handle a guide as the base class does, and pass it on if it is believed."""
         guide = super().on_guide(source, topic, payload)
         if guide is not None:
             self.heard_guide(guide)
@@ -77,7 +77,7 @@ class GuidedSources(Sources):
 
 
 class Observer:
-    """Keeps a picture of a federation, and asks and orders on behalf of those who look.
+    """Keeps a picture of a federation, and asks and orders on behalf of viewers.
 
     Args:
         changed: Called when ``picture`` or ``events`` have changed; ten times a second at most.
@@ -89,8 +89,8 @@ class Observer:
         self.settings = settings
         self.picture = Picture()
         self.events = EventList()
-        self.asked = self.unanswered = 0  # questions on behalf of those who look
-        self.unclear = 0  # answers that were none
+        self.asked = self.unanswered = 0  # questions on behalf of viewers
+        self.unclear = 0  # malformed answers
         self.orders = 0
         self._changed = changed
         self._tasks = tasks
@@ -108,16 +108,16 @@ class Observer:
         self._health = topics.health_topic(federation)
         self._traced = topics.traced_topic(federation, "+").removesuffix("+")
         self._events = topics.metrics_table_topic(federation, "events")
-        heard = [self._paged, self._health]
-        if not self.words.judges:  # streams are told without a proof
-            heard.append(self._events)
+        subscribed = [self._paged, self._health]
+        if not self.words.judges:  # streams are not signed
+            subscribed.append(self._events)
         self.connections = GuidedSources(
             self,
             settings,
             self.words,
             tasks,
             kind="console",
-            heard=(*heard, f"{self._traced}{self._token}"),
+            heard=(*subscribed, f"{self._traced}{self._token}"),
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
         self.connections.heard_guide = self._on_guide
@@ -127,12 +127,12 @@ class Observer:
         self._waiting: dict[tuple[BrokerId, int], asyncio.Future[Mapping[str, Any]]] = {}
         self._traces: dict[BrokerId, asyncio.Queue[Traced]] = {}
         self._seen = 0  # the version of the picture whose events are noted
-        self._told = 0, 0  # what was last told of
+        self._told = 0, 0  # the versions last reported to ``changed``
         self._takeovers: set[tuple[BrokerId, BrokerId]] = set()
         self._complain = Complaints().complain
 
     def start(self) -> None:
-        """Connect, and go on until cancelled."""
+        """Connect, and run until cancelled."""
         self.connections.start()
         self._tasks.create_task(self._tick(), name="what is due")
         self._tasks.create_task(self.words.run(), name="keys")
@@ -171,22 +171,22 @@ class Observer:
         signed = self.words.sign(self._page, encode(question), to=at(broker))
         source.link.publish(self._page, signed, urgent=True)
 
-    # -- what sources tell -----------------------------------------------------------------------
+    # -- events of sources -----------------------------------------------------------------------
 
     def on_readable(self, source: Source) -> None:
-        """A source's subscriptions stand: answers can come."""
+        """Note that a source's subscriptions are made: answers can arrive."""
         assert source.broker is not None
         self.picture.on_connected(source.broker, source.url, now_ms=monotonic_ms())
         self._hasten(source.broker)
 
     def on_gone(self, source: Source) -> None:
-        """A source's connection ended."""
+        """Note that a source's connection ended."""
         assert source.broker is not None
         self.picture.on_gone(source.broker, now_ms=monotonic_ms())
         self._hasten(source.broker)
 
     def on_word(self, source: Source, packet: PublishPacket) -> None:
-        """An answer, a word of health, or records of a metrics stream came."""
+        """Handle an answer, a health message, or records of a metrics stream."""
         topic, payload = packet.topic, bytes(packet.payload)
         if topic == self._health and payload:
             self._on_health(source, payload)
@@ -200,7 +200,7 @@ class Observer:
             self._on_records(source.broker, payload)
 
     def _on_health(self, source: Source, payload: bytes) -> None:
-        """Whoever says it, it only makes us ask; where there are no keys, it names the broker."""
+        """Ask the broker's agent: the sender is unproven. Without keys it identifies the broker."""
         health = decode(Health, payload)
         if health.federation != self.settings.federation:
             return
@@ -221,7 +221,7 @@ class Observer:
         newest = self.picture.guide
         if newest is None:
             return
-        takeovers = {(each.broker, each.substitute) for each in newest.takeovers}
+        takeovers = {(takeover.broker, takeover.substitute) for takeover in newest.takeovers}
         for broker, substitute in sorted(takeovers - self._takeovers):
             self._note("bad", "{} has stepped in for {}", substitute, broker)
         for broker, substitute in sorted(self._takeovers - takeovers):
@@ -241,35 +241,35 @@ class Observer:
             page, now_ms = read_live(answer.body), monotonic_ms()
             self.picture.on_live(broker, page, at_us=answer.at_us, now_ms=now_ms)
             return
-        asked = self._waiting.pop((broker, answer.number), None)
-        if asked is not None and not asked.done():
+        waiting = self._waiting.pop((broker, answer.number), None)
+        if waiting is not None and not waiting.done():
             body = {"error": answer.wrong} if answer.wrong else answer.body
-            asked.set_result(body)
+            waiting.set_result(body)
 
     def _on_traced(self, broker: BrokerId, payload: bytes) -> None:
-        told = decode(Traced, payload)
+        hop = decode(Traced, payload)
         queue = self._traces.get(broker)
-        if queue is not None and told.path[0] == broker:
+        if queue is not None and hop.path[0] == broker:
             with contextlib.suppress(asyncio.QueueFull):
-                queue.put_nowait(told)
+                queue.put_nowait(hop)
 
     def _on_records(self, broker: BrokerId, payload: bytes) -> None:
         for line in payload.splitlines():
-            told = records.decode(line)
-            if isinstance(told, records.Events) and told.broker == broker:
-                self.events.on_record(told, broker)
+            record = records.decode(line)
+            if isinstance(record, records.Events) and record.broker == broker:
+                self.events.on_record(record, broker)
 
     def _hasten(self, broker: BrokerId) -> None:
         """Ask ``broker`` and its neighbours soon."""
         self._hasty.update((broker, *self.picture.neighbours(broker)))
 
-    # -- on behalf of those who look -------------------------------------------------------------
+    # -- on behalf of viewers --------------------------------------------------------------------
 
     async def ask(self, broker: BrokerId, page: Page, about: str) -> Mapping[str, Any]:
         """The page that the agent of ``broker`` answers with.
 
         Raises:
-            LinkError: It cannot be asked, or does not answer.
+            LinkError: The agent cannot be asked, or does not answer.
         """
         source = self._source(broker)
         if len(self._waiting) >= WAITING_MAX:
@@ -280,7 +280,8 @@ class Observer:
         answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[broker, number] = answer
         try:
-            for wait_s in (AGAIN_S, ANSWER_S - AGAIN_S):  # an agent drops what is too much at once
+            # an agent drops questions that come too fast
+            for wait_s in (AGAIN_S, ANSWER_S - AGAIN_S):
                 self._ask(source, broker, number, page, about)
                 if (await asyncio.wait((answer,), timeout=wait_s))[0]:
                     break
@@ -311,17 +312,17 @@ class Observer:
         }
 
     async def read_all(self, kind: type[_T], page: Page, about: str) -> dict[BrokerId, _T]:
-        """What they answer, each read as a ``kind``; who says nonsense is left out, and told of."""
-        found = {}
+        """The answers, each decoded as a ``kind``; malformed ones are left out, and logged."""
+        answers = {}
         for broker, body in (await self.ask_all(page, about)).items():
             try:
-                found[broker] = read_answer(kind, body)
+                answers[broker] = read_answer(kind, body)
             except DecodeError as error:
                 self._on_unclear(broker, error)
-        return found
+        return answers
 
     async def trace(self, broker: BrokerId, topic: str, *, wait_s: float) -> Journey:
-        """Send a probe the way of ``topic`` from ``broker``, and gather what is told of its way.
+        """Send a probe along the way of ``topic`` from ``broker``, and gather the echoes.
 
         Raises:
             LinkError: The agent cannot be asked, does not answer, or is traced from already.
@@ -337,11 +338,11 @@ class Observer:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     while journey.start is None or journey.waited_for:
-                        told = await queue.get()
-                        begun = journey.start if len(told.path) > 1 else told
-                        # An echo of an earlier trace from there is none of ours.
-                        if begun is not None and told.times_us[:1] == begun.times_us[:1]:
-                            journey.take(told)
+                        hop = await queue.get()
+                        begun = journey.start if len(hop.path) > 1 else hop
+                        # Ignore an echo of an earlier trace from there.
+                        if begun is not None and hop.times_us[:1] == begun.times_us[:1]:
+                            journey.take(hop)
         finally:
             del self._traces[broker]
         if journey.start is None:
@@ -349,10 +350,10 @@ class Observer:
         return journey
 
     async def drain(self, broker: BrokerId, *, draining: bool) -> None:
-        """Order that the clients of ``broker`` leave, or may come back, until it is obeyed.
+        """Order that the clients of ``broker`` leave, or may return; wait until it takes effect.
 
         Raises:
-            LinkError: It is not obeyed, or nobody can be told.
+            LinkError: The order has no effect, or the broker cannot be reached.
         """
         source = self._source(broker)
         self.orders += 1
@@ -382,23 +383,23 @@ class Observer:
     # -- what is logged --------------------------------------------------------------------------
 
     def on_found(self, broker: BrokerId, url: str) -> None:
-        """Say that a guide told of a broker."""
+        """Log that a guide named a broker."""
         _log.info("console.broker_found", broker=broker, url=url)
 
     def on_misled(self, broker: BrokerId, url: str) -> None:
-        """Say that somebody is not believed to be who it says."""
+        """Log that a broker's claimed id is not believed."""
         self._complain("console.not_believed", broker=broker, url=url)
 
     def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
-        """Say where we do not go."""
+        """Log an address that we do not connect to."""
         self._complain("console.not_dialled", broker=broker, reason=reason)
 
     def _on_unclear(self, broker: BrokerId, error: DecodeError) -> None:
-        """Count what the agent of ``broker`` answered and is no answer, and say so."""
+        """Count and log a malformed answer of the agent of ``broker``."""
         self.unclear += 1
         self._complain("console.answer_unclear", broker=broker, reason=str(error)[:200])
 
     def on_malformed(self, source: Source, error: DecodeError) -> None:
-        """Say what ``source`` told and does not decode."""
+        """Log a message of ``source`` that does not decode."""
         reason, so_far = str(error)[:200], self.connections.malformed
         self._complain("console.malformed", url=source.url, reason=reason, so_far=so_far)

@@ -1,16 +1,16 @@
-"""Who may give orders: names with hashes of their passwords in a file, and how often one may try.
+"""Operators: names and password hashes in a file, and limits on sign-in attempts.
 
-A line is ``name:scrypt$n$r$p$salt$hash``, salt and hash in base64. Scrypt is of Python's own
-library and slow on purpose, so one attempt is judged at a time, off the loop, and an unknown name
+A line is ``name:scrypt$n$r$p$salt$hash``, salt and hash in base64. Scrypt is from Python's own
+library and slow on purpose, so one attempt is checked at a time, off the loop, and an unknown name
 costs as much as a wrong password.
 
-Attempts are bounded, so strangers at many addresses can use up all of them. A browser in which an
-operator signed in once keeps a *badge*, which the operator's line in the file has signed: with it
-the browser has attempts of its own, for that name alone, so nobody keeps it out. A badge ends with
-the password; it opens nothing.
+Attempts are limited, so strangers at many addresses can use up all of them. A browser in which an
+operator signed in once keeps a *badge*, signed with the operator's line in the file: with it the
+browser has attempts of its own, for that name alone, so strangers cannot lock it out. A badge ends
+with the password; it grants no access.
 
-Sessions are kept here, not in the cookie alone: they end when an operator signs out, is in the file
-no more, or has another password.
+Sessions are kept here, not in the cookie alone: they end when an operator signs out, is no longer
+in the file, or has another password.
 
 Source: RFC 7914; OWASP, "Slow Down Online Guessing Attacks with Device Cookies".
 """
@@ -48,11 +48,11 @@ _MEMORY = 64 * 1024 * 1024
 
 
 class Operators:
-    """Judges who wants to sign in."""
+    """Checks attempts to sign in."""
 
     def __init__(self, settings: OperatorsSettings) -> None:
         self._settings = settings
-        self.refused = 0  # attempts that were
+        self.refused = 0  # refused attempts
         self._one = asyncio.Lock()
         self._tried: WindowCounter[str] = WindowCounter(window_ms=MINUTE_MS)
         self._tried_with_badge: WindowCounter[str] = WindowCounter(window_ms=MINUTE_MS)
@@ -60,14 +60,14 @@ class Operators:
 
     @property
     def any(self) -> bool:
-        """Whether anybody can sign in at all."""
+        """Whether operators can sign in at all."""
         return self._settings.file is not None
 
     def may_try(self, address: str, name: str, badge: str, now_ms: Millis) -> bool:
-        """Whether one more attempt is looked at in this minute; it counts as one.
+        """Count one more attempt; return whether it is allowed in this minute.
 
-        Half of them are left to other addresses, and none are taken from whoever shows a badge of
-        ``name``: a stranger shall not keep operators out.
+        Half of them are left to other addresses, and a genuine badge of ``name`` uses none: a
+        stranger must not lock operators out.
 
         Raises:
             ConfigError: The file cannot be used.
@@ -85,7 +85,7 @@ class Operators:
         return True
 
     def badge(self, name: str) -> str:
-        """What a browser keeps in which ``name``, who is known, signed in."""
+        """The badge that a browser keeps after the operator ``name`` signed in."""
         drawn = secrets.token_hex(BADGE_BYTES)
         return f"{drawn}.{_signed(self._line(name), drawn)}"
 
@@ -97,18 +97,18 @@ class Operators:
         return bool(line) and hmac.compare_digest(_signed(line, drawn).encode(), signature.encode())
 
     def begin(self, name: str, now_ms: Millis) -> str:
-        """A token of a new session of ``name``, who is known."""
+        """The token of a new session of the operator ``name``."""
         token = secrets.token_hex(16)
         until_ms = Millis(now_ms + 1_000 * self._settings.session_s)
         self._sessions.put(token, (name, self._line(name), until_ms))
         return token
 
     def end(self, token: str) -> None:
-        """End a session, if it is one."""
+        """End a session, if it exists."""
         self._sessions.pop(token, None)
 
     def whose(self, token: str, now_ms: Millis) -> str | None:
-        """Whose session it is, if it is one and its operator has the same password still."""
+        """The operator of a session, if it is valid and the password is still the same."""
         name, line, until_ms = self._sessions.get(token, ("", "", Millis(0)))
         if not name or now_ms >= until_ms:
             return None
@@ -121,29 +121,29 @@ class Operators:
         return read(self._settings.file).get(name, "") if self._settings.file is not None else ""
 
     async def is_one(self, name: str, password: str) -> bool:
-        """Whether ``name`` is an operator's and ``password`` is right.
+        """Whether ``name`` is an operator and ``password`` is right.
 
         Raises:
             ConfigError: The file cannot be used.
         """
         async with self._one:
-            known = await asyncio.to_thread(self._judge, name, password)
-        self.refused += not known
-        return known
+            is_right = await asyncio.to_thread(self._judge, name, password)
+        self.refused += not is_right
+        return is_right
 
     def _judge(self, name: str, password: str) -> bool:
         if self._settings.file is None:
             return False
-        known = read(self._settings.file)
-        line = known.get(name, _NOBODYS)
-        return matches(line, password) and name in known
+        hashes = read(self._settings.file)
+        line = hashes.get(name, _NOBODYS)
+        return matches(line, password) and name in hashes
 
 
 def read(path: Path) -> dict[str, str]:
     """Hashes by name.
 
     Raises:
-        ConfigError: It is no such file.
+        ConfigError: The file cannot be read, or has a malformed line.
     """
     try:
         with path.open(encoding="utf-8") as file:
@@ -151,7 +151,7 @@ def read(path: Path) -> dict[str, str]:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError(f"operators.file: {path}: {reason.lower()}", exit_code=77) from error
-    found = {}
+    hashes = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -159,19 +159,19 @@ def read(path: Path) -> dict[str, str]:
         if not NAME.fullmatch(name) or _parts(hashed) is None:
             text = f"operators.file: {path}:{number}: no name:hash: make it with --add-operator"
             raise ConfigError(text, exit_code=78)
-        found[name] = hashed
-    return found
+        hashes[name] = hashed
+    return hashes
 
 
 def hashed(password: str, salt: bytes | None = None) -> str:
-    """What stands in the file for ``password``."""
+    """The hash of ``password``, as written in the file."""
     salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
     key = _scrypt(password, salt)
     return f"scrypt${N}${R}${P}${b64encode(salt).decode()}${b64encode(key).decode()}"
 
 
 def matches(line: str, password: str) -> bool:
-    """Whether ``password`` is that of the hash."""
+    """Whether ``password`` matches the hash."""
     parts = _parts(line)
     if parts is None or len(password) > PASSWORD_MAX:
         return False
@@ -201,4 +201,4 @@ def _scrypt(password: str, salt: bytes) -> bytes:
 _NOBODYS: Final = (
     f"scrypt${N}${R}${P}${b64encode(bytes(SALT_BYTES)).decode()}${b64encode(bytes(32)).decode()}"
 )
-"""As slow to judge as anybody's, and nobody's."""
+"""Matches no password, and takes as long to check as a real hash."""

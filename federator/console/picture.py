@@ -1,12 +1,12 @@
-"""What a console shows of a federation: brokers and links, from what agents tell and what we see.
+"""What a console shows of a federation: brokers and links, from agents' answers and what we see.
 
-Each broker and link has a record, and each record the number of the change that made it. Whoever
-shows them says which number he has seen, and gets what changed since: a reader that is slow misses
-states in between, and nothing has to be kept for him.
+Each broker and link has a record, and each record the number of the change that made it. A viewer
+sends the last number it has seen, and gets what changed since: a slow one misses states in between,
+and nothing is queued for it.
 
-A broker is down when we cannot reach it and no neighbour says that its link to it is up. Where one
-does, only our own way there is broken. A link has two ends, and is up when no end that answers says
-otherwise.
+A broker is down when we cannot reach it and no neighbour reports that its link to it is up. If one
+does, only our own connection is broken. A link has two ends, and is up when no end that answers
+says otherwise.
 
 Source: docs/console.md.
 """
@@ -27,11 +27,11 @@ from federator.protocol.types import BrokerId, Millis
 SILENT_AFTER_MS: Final = 6_000
 """Without an answer for so long an agent is silent,"""
 DOUBTED_MS: Final = 1_500
-"""or for so long after its broker said that it vanished."""
+"""or for so long after its broker reported that it vanished."""
 
 BROKERS_MAX: Final = 1_024
 LINKS_MAX: Final = 16_384
-"""Records; what would make more is counted in ``Picture.left_out``."""
+"""Limits of records; further ones are counted in ``Picture.left_out``."""
 
 State = Literal["ready", "not_ready", "draining", "starting", "silent", "unreached", "down"]
 Pair = tuple[BrokerId, BrokerId]
@@ -43,7 +43,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class LiveLink(msgspec.Struct, frozen=True):
-    """What an agent tells of a connection to a neighbour; as ``/status`` does."""
+    """What an agent reports about a connection to a neighbour; as in ``/status``."""
 
     neighbour: Id | None
     state: _Text
@@ -59,18 +59,18 @@ class LiveLink(msgspec.Struct, frozen=True):
 
     @property
     def transport(self) -> str:
-        """How it carries publications."""
+        """How it transports publications."""
         scheme = self.address.partition("://")[0][:8]
         extra = [
             what
-            for what, told in (("datagrams", self.datagrams), ("direct", self.direct))
-            if told is not None and told.get("used")
+            for what, part in (("datagrams", self.datagrams), ("direct", self.direct))
+            if part is not None and part.get("used")
         ]
         return " + ".join([scheme, *extra])
 
 
 class LivePage(msgspec.Struct, frozen=True):
-    """What an agent answers when it is asked for the page ``live``."""
+    """An agent's answer to the page ``live``."""
 
     ready: bool
     ready_reason: _Text
@@ -91,10 +91,10 @@ class LivePage(msgspec.Struct, frozen=True):
 
 
 def read_live(body: Mapping[str, Any]) -> LivePage:
-    """The page in an answer.
+    """Decode the page in an answer.
 
     Raises:
-        DecodeError: It is none.
+        DecodeError: The answer is malformed.
     """
     return read_answer(LivePage, body, called="page live")
 
@@ -104,12 +104,12 @@ class _Known:
     """What is known of one broker."""
 
     connected: bool = False
-    since_ms: Millis = Millis(0)  # since when it is connected, or is not
+    since_ms: Millis = Millis(0)  # since when ``connected`` has its value
     heard_ms: Millis | None = None  # when its agent last answered
     at_us: int = 0  # that answer's time, by the agent's clock
     page: LivePage | None = None
     rates: Record = field(default_factory=dict)
-    doubted_ms: Millis | None = None  # when its broker last said that it vanished
+    doubted_ms: Millis | None = None  # when its broker last reported that its agent vanished
     guided: GuideBroker | None = None
     address: str = ""
     links: dict[BrokerId, LiveLink] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class Picture:
 
     Attributes:
         version: The number of the newest change.
-        generation: Counts removals: who has seen another one is to be shown everything.
+        generation: Counts removals: a viewer that has seen another one gets everything.
     """
 
     def __init__(self) -> None:
@@ -133,63 +133,62 @@ class Picture:
         self._brokers: dict[BrokerId, tuple[int, Record]] = {}
         self._links: dict[Pair, tuple[int, Record]] = {}
 
-    # -- what comes ------------------------------------------------------------------------------
+    # -- input -----------------------------------------------------------------------------------
 
     def on_connected(self, broker: BrokerId, url: str, *, now_ms: Millis) -> None:
-        """We reach the broker at ``url``, and may ask its agent.
+        """Note that we are connected to the broker at ``url``, and may ask its agent.
 
-        Whom we reach has room before those of whom we only heard.
+        It takes precedence over brokers that we know only from others.
         """
         if broker not in self._known and len(self._known) >= BROKERS_MAX:
             self._make_room()
-        known = self._of(broker)
-        if known is None:
+        entry = self._of(broker)
+        if entry is None:
             return
-        known.connected, known.since_ms, known.address = True, now_ms, url
+        entry.connected, entry.since_ms, entry.address = True, now_ms, url
         self.look(broker, now_ms=now_ms)
 
     def on_gone(self, broker: BrokerId, *, now_ms: Millis) -> None:
-        """Our connection to the broker ended."""
-        known = self._of(broker)
-        if known is None:
+        """Note that our connection to the broker ended."""
+        entry = self._of(broker)
+        if entry is None:
             return
-        known.connected, known.since_ms = False, now_ms
+        entry.connected, entry.since_ms = False, now_ms
         self.look(broker, now_ms=now_ms)
 
     def on_doubt(self, broker: BrokerId, *, now_ms: Millis) -> None:
-        """The agent of ``broker`` vanished, or somebody says so: it has to answer soon."""
-        known = self._known.get(broker)
-        if known is not None and (known.doubted_ms or 0) <= (known.heard_ms or 0):
-            known.doubted_ms = now_ms
+        """Note a report, perhaps false, that the agent of ``broker`` is gone: it must answer."""
+        entry = self._known.get(broker)
+        if entry is not None and (entry.doubted_ms or 0) <= (entry.heard_ms or 0):
+            entry.doubted_ms = now_ms
 
     def overdue(self, *, now_ms: Millis) -> list[BrokerId]:
-        """Brokers shown as they no longer are, because time went by; to be looked at."""
+        """Brokers whose shown state is out of date, to be looked at again."""
         return [
             id_
-            for id_, known in self._known.items()
+            for id_, entry in self._known.items()
             if self.state(id_) in ("ready", "not_ready", "draining", "starting")
-            and not self._answers(known, now_ms)
+            and not self._answers(entry, now_ms)
         ]
 
     def on_live(self, broker: BrokerId, page: LivePage, *, at_us: int, now_ms: Millis) -> None:
-        """The agent of ``broker`` answered."""
-        known = self._of(broker)
-        if known is None:
+        """Handle an answer of the agent of ``broker``."""
+        entry = self._of(broker)
+        if entry is None:
             return
-        known.rates = _rates(known, page, at_us)
-        known.page, known.at_us, known.heard_ms = page, at_us, now_ms
-        before, known.links = known.links, {}
+        entry.rates = _rates(entry, page, at_us)
+        entry.page, entry.at_us, entry.heard_ms = page, at_us, now_ms
+        before, entry.links = entry.links, {}
         for link in page.links:
             if link.neighbour is not None and link.neighbour != broker:
-                known.links[link.neighbour] = _better(known.links.get(link.neighbour), link)
-        for other in (*before, *known.links):
+                entry.links[link.neighbour] = _better(entry.links.get(link.neighbour), link)
+        for other in (*before, *entry.links):
             self._note_pair(broker, other)
         self.look(broker, now_ms=now_ms)
 
     def on_guide(self, guide: Guide, *, now_ms: Millis) -> None:
-        """A guide came: what its agent knows of all brokers. An older one than ours is passed by,
-        as is the word of an agent's Will.
-        """
+        """Handle a guide: what its agent knows about all brokers. A guide older than ours is
+        ignored, as is an agent's Will."""
         newest = self.guide
         if guide.epoch == 0 and guide.number == 0 and newest is not None:
             return
@@ -198,36 +197,38 @@ class Picture:
         if newest is None or guide.takeovers != newest.takeovers:
             self.version += 1
         self.guide = guide
-        for told in guide.brokers:
-            known = self._of(told.id)
-            if known is not None and known.guided != told:
-                known.guided = told
-                self.look(told.id, now_ms=now_ms)
+        for listed in guide.brokers:
+            entry = self._of(listed.id)
+            if entry is not None and entry.guided != listed:
+                entry.guided = listed
+                self.look(listed.id, now_ms=now_ms)
 
-    # -- what is shown ---------------------------------------------------------------------------
+    # -- output ----------------------------------------------------------------------------------
 
     def look(self, broker: BrokerId, *, now_ms: Millis) -> None:
-        """Make the records of ``broker``, of its links and its neighbours anew, if they changed."""
+        """Update the records of ``broker``, of its links and its neighbours, if they changed."""
         others = sorted(self._pairs.get(broker, ()))
-        for each in (broker, *others):
-            record = self._broker(each, now_ms)
-            if self._brokers.get(each, (0, None))[1] != record:
+        for id_ in (broker, *others):
+            record = self._broker(id_, now_ms)
+            if self._brokers.get(id_, (0, None))[1] != record:
                 self.version += 1
-                self._brokers[each] = self.version, record
+                self._brokers[id_] = self.version, record
         for other in others:
             self._look_at_link(_pair(broker, other), now_ms)
 
     def brokers(self) -> Iterator[BrokerId]:
-        """All that are known, ascending."""
+        """All known brokers, ascending."""
         yield from sorted(self._known)
 
     def age_ms(self, now_ms: Millis) -> Millis | None:
-        """Since when no agent answered; ``None``: none ever did."""
-        heard = [known.heard_ms for known in self._known.values() if known.heard_ms is not None]
-        return Millis(now_ms - max(heard)) if heard else None
+        """Time since any agent last answered; ``None`` if none ever did."""
+        answered_ms = [
+            entry.heard_ms for entry in self._known.values() if entry.heard_ms is not None
+        ]
+        return Millis(now_ms - max(answered_ms)) if answered_ms else None
 
     def counts(self) -> dict[str, int]:
-        """Brokers and links, and those that are down."""
+        """Numbers of brokers and links, and of those that are down."""
         states = [record["state"] for _, record in self._brokers.values()]
         return {
             "brokers": len(states),
@@ -237,21 +238,21 @@ class Picture:
         }
 
     def neighbours(self, broker: BrokerId) -> list[BrokerId]:
-        """With whom ``broker`` is linked, or was."""
+        """The brokers that are, or were, linked with ``broker``."""
         return sorted(self._pairs.get(broker, ()))
 
     def page(self, broker: BrokerId) -> LivePage | None:
-        """What the agent of ``broker`` last said."""
-        known = self._known.get(broker)
-        return None if known is None else known.page
+        """The last answer of the agent of ``broker``."""
+        entry = self._known.get(broker)
+        return None if entry is None else entry.page
 
     def state(self, broker: BrokerId) -> State | None:
-        """How ``broker`` is, as shown."""
-        found = self._brokers.get(broker)
-        return None if found is None else found[1]["state"]
+        """The state of ``broker``, as shown."""
+        numbered = self._brokers.get(broker)
+        return None if numbered is None else numbered[1]["state"]
 
     def records(self, since: int) -> Iterator[tuple[str, Record]]:
-        """The records that changed after the version ``since``, with what each is about."""
+        """The records that changed after the version ``since``, with their keys."""
         for broker, (number, record) in self._brokers.items():
             if number > since:
                 yield f"b{broker}", record
@@ -260,7 +261,7 @@ class Picture:
                 yield f"l{a}-{b}", record
 
     def since(self, version: int, generation: int) -> Record:
-        """What changed after ``version``; everything for who has seen another ``generation``."""
+        """What changed after ``version``; everything if the viewer saw another ``generation``."""
         whole = generation != self.generation
         seen = -1 if whole else version
         guide = self.guide
@@ -271,23 +272,25 @@ class Picture:
             "brokers": [record for number, record in self._brokers.values() if number > seen],
             "links": [record for number, record in self._links.values() if number > seen],
             "controller": None if guide is None else guide.controller,
-            "takeovers": [] if guide is None else [_takeover(each) for each in guide.takeovers],
+            "takeovers": []
+            if guide is None
+            else [_takeover(takeover) for takeover in guide.takeovers],
         }
 
-    # -- within ----------------------------------------------------------------------------------
+    # -- internal --------------------------------------------------------------------------------
 
     def _of(self, broker: BrokerId) -> _Known | None:
-        known = self._known.get(broker)
-        if known is None:
+        entry = self._known.get(broker)
+        if entry is None:
             if len(self._known) >= BROKERS_MAX:
                 self.left_out += 1
                 return None
-            known = self._known[broker] = _Known()
-        return known
+            entry = self._known[broker] = _Known()
+        return entry
 
     def _make_room(self) -> None:
-        """Forget one broker of which others told, and with which we never had to do."""
-        hearsay = (b for b, known in self._known.items() if not known.address and not known.page)
+        """Forget one broker that we know only from others."""
+        hearsay = (b for b, entry in self._known.items() if not entry.address and not entry.page)
         id_ = next(hearsay, None)
         if id_ is None:
             return
@@ -310,16 +313,16 @@ class Picture:
         self._pairs.setdefault(other, set()).add(broker)
 
     def _broker(self, id_: BrokerId, now_ms: Millis) -> Record:
-        known = self._known[id_]
-        page, guided = known.page, known.guided
-        state, why = self._judge(id_, known, now_ms)
+        entry = self._known[id_]
+        page, guided = entry.page, entry.guided
+        state, why = self._judge(id_, entry, now_ms)
         answers = state in ("ready", "not_ready", "draining")
         return {
             "id": id_,
             "name": sound_name(page.name) if page else self._name_by_others(id_),
             "state": state,
             "why": why,
-            "address": known.address or (guided.address if guided else ""),
+            "address": entry.address or (guided.address if guided else ""),
             "release": page.release if page else "",
             "standing": page.standing if page and answers else "",
             "clients": page.clients if page and answers else None,
@@ -327,7 +330,7 @@ class Picture:
             "filters": page.filters if page and answers else None,
             "dropped": page.dropped if page and answers else None,
             "substitutes": list(guided.substitutes[:4]) if guided else [],
-            **(known.rates if answers else {"published": None, "delivered": None}),
+            **(entry.rates if answers else {"published": None, "delivered": None}),
         }
 
     def _judge(self, id_: BrokerId, known: _Known, now_ms: Millis) -> tuple[State, str]:
@@ -349,16 +352,16 @@ class Picture:
         return "ready", "; ".join(page.standing_reasons[:3])
 
     def _answers(self, known: _Known, now_ms: Millis) -> bool:
-        """Whether what is known of an agent is of now."""
-        heard, doubted = known.heard_ms, known.doubted_ms
-        if not known.connected or heard is None or now_ms - heard >= SILENT_AFTER_MS:
+        """Whether the agent's last answer is still current."""
+        answered_ms, doubted_ms = known.heard_ms, known.doubted_ms
+        if not known.connected or answered_ms is None or now_ms - answered_ms >= SILENT_AFTER_MS:
             return False
-        return doubted is None or heard > doubted or now_ms - doubted < DOUBTED_MS
+        return doubted_ms is None or answered_ms > doubted_ms or now_ms - doubted_ms < DOUBTED_MS
 
     def _says_up(self, teller: BrokerId, about: BrokerId, now_ms: Millis) -> bool:
-        known = self._known[teller]
-        link = known.links.get(about)
-        return link is not None and link.state == "up" and self._answers(known, now_ms)
+        entry = self._known[teller]
+        link = entry.links.get(about)
+        return link is not None and link.state == "up" and self._answers(entry, now_ms)
 
     def _name_by_others(self, id_: BrokerId) -> str:
         return self._brokers[id_][1]["name"] if id_ in self._brokers else ""
@@ -376,16 +379,16 @@ class Picture:
             self._links[pair] = self.version, record
 
     def _link(self, pair: Pair, now_ms: Millis) -> Record | None:
-        """The record of a link; ``None`` when those who answer know of none any more."""
+        """The record of a link; ``None`` if both ends answer and neither knows the link."""
         ends = [self._known[end] for end in pair]
         answer = [self._answers(end, now_ms) for end in ends]
-        told = [ends[n].links.get(pair[1 - n]) for n in (0, 1)]
-        fresh = [link for link, answers in zip(told, answer, strict=True) if answers and link]
+        reported = [ends[n].links.get(pair[1 - n]) for n in (0, 1)]
+        fresh = [link for link, answers in zip(reported, answer, strict=True) if answers and link]
         if not fresh and all(answer):
             return None
         down = [link for link in fresh if link.state != "up"]
         up = bool(fresh) and not down
-        known = [link for link in told if link is not None]
+        links = [link for link in reported if link is not None]
         reasons = [link.reason for link in down if link.reason]
         full = [link for link in fresh if link.load is not None]
         fullest = max(full, key=lambda link: link.load or 0, default=None)
@@ -394,13 +397,13 @@ class Picture:
             "b": pair[1],
             "up": up,
             "why": "" if up else (reasons[0] if reasons else "neither end answers"),
-            "transport": max((link.transport for link in known), key=len, default=""),
+            "transport": max((link.transport for link in links), key=len, default=""),
             "delay_ms": min(
                 (link.rtt_ms for link in fresh if up and link.rtt_ms is not None), default=None
             ),
             "rates": [
                 _short(link.rate) if link and answers else None
-                for link, answers in zip(told, answer, strict=True)
+                for link, answers in zip(reported, answer, strict=True)
             ],
             "capacity": _short(fullest.capacity) if fullest and up else None,
             "load": round(fullest.load or 0, 3) if fullest and up else None,
@@ -416,7 +419,7 @@ def _takeover(told: Takeover) -> Record:
 
 
 def _better(one: LiveLink | None, other: LiveLink) -> LiveLink:
-    """Of two connections to one neighbour, that which is up."""
+    """Of two connections to one neighbour, the one that is up."""
     return one if one is not None and one.state == "up" else other
 
 
@@ -433,8 +436,8 @@ def rates_between(
 ) -> tuple[float | None, float | None]:
     """Publications per second, from clients and to them, between two answers of one agent.
 
-    Each answer comes with its time by the agent's clock, in microseconds. Unknown if it began anew
-    in between, or they are one.
+    Each answer comes with its time by the agent's clock, in microseconds. Unknown if the agent
+    restarted in between, or the answers have the same time.
     """
     (old, began_us), (new, ended_us) = before, after
     spent_s = (ended_us - began_us) / 1_000_000
@@ -445,7 +448,7 @@ def rates_between(
 
 
 def _short(amount: float | None) -> float | None:
-    """``amount`` to three digits: what nobody sees is no change."""
+    """Round ``amount`` to three digits: smaller differences are no change."""
     if not amount:
         return amount
     return round(amount, 2 - floor(log10(amount)))

@@ -1,7 +1,7 @@
-"""Searches of all who look, one after the other: an agent answers two a second, and drops others.
+"""Searches of all viewers, one after the other: an agent answers two a second, and drops others.
 
-So a search waits for its turn here, where somebody can be told that it waits, and what was found a
-moment ago is found again without asking.
+So a search waits for its turn here, where the viewer can be informed, and recent results are
+returned without asking.
 
 Source: docs/console.md, "How it asks".
 """
@@ -35,7 +35,7 @@ class Searches:
         self._kept: Lately[Key, dict[str, Any]] = Lately(KEPT_MAX, kept_ms=KEPT_MS)
 
     async def everywhere(self, text: str) -> dict[str, Any]:
-        """What every agent knows that has to do with ``text``.
+        """What every agent knows about ``text``.
 
         Raises:
             LinkError: Too many searches are waiting.
@@ -46,7 +46,7 @@ class Searches:
         """The first of the clients that the agent of ``broker`` knows.
 
         Raises:
-            LinkError: As above, or it does not answer.
+            LinkError: As above, or the agent does not answer.
         """
         return await self._found((broker, ""))
 
@@ -65,9 +65,9 @@ class Searches:
             self._waiting -= 1
         if (kept := self._kept.get(key, monotonic_ms())) is not None:
             return kept
-        found = await self._ask(*key)
-        self._kept.put(key, found, monotonic_ms())
-        return found
+        answer = await self._ask(*key)
+        self._kept.put(key, answer, monotonic_ms())
+        return answer
 
     async def _ask(self, broker: BrokerId | None, text: str) -> dict[str, Any]:
         if broker is not None:

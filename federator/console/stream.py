@@ -1,8 +1,8 @@
-"""Keeps pages current: one answer that never ends, of server-sent events.
+"""Keeps pages current: one endless answer of server-sent events.
 
-Nothing is queued for a page: each remembers what it has seen and gets what changed since, so a slow
-one is told less often and of the newest state. One that takes nothing is cut by ``listener``;
-browsers come again by themselves.
+Nothing is queued for a page: each gets what changed since its last event, so a slow one gets fewer
+events, with the newest state. ``listener`` closes one that reads nothing; browsers reconnect by
+themselves.
 
 Source: the HTML standard, "Server-sent events".
 """
@@ -16,20 +16,20 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 BEAT_S: Final = 5.0
-"""Between two words while nothing changes, by which a page knows that we live."""
+"""Between two events while nothing changes; they show a page that we are alive."""
 GAP_S: Final = 0.2
-"""Between two changes told to one page."""
+"""Least time between two changes sent to one page."""
 
 
 class Pulse:
-    """Wakes all who wait, each time that it is given."""
+    """Wakes all waiting tasks each time it is given."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self.over = False
 
     def give(self) -> None:
-        """Wake all who wait."""
+        """Wake all waiting tasks."""
         event, self._event = self._event, asyncio.Event()
         event.set()
 
@@ -39,21 +39,21 @@ class Pulse:
         self.give()
 
     async def wait(self, timeout_s: float) -> None:
-        """Return at the next pulse, or when so much time is over."""
+        """Return at the next pulse, or after ``timeout_s``."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._event.wait()
 
 
 class EventStream(StreamingResponse):
-    """An answer of server-sent events to a page that may stop listening at any moment."""
+    """An answer of server-sent events to a page that may close at any moment."""
 
     def __init__(self, events: AsyncIterator[str], *, on_end: Callable[[], None]) -> None:
         super().__init__(events, media_type="text/event-stream")
         self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, and say when that is over, however it ends."""
+        """Send the answer, and call ``on_end`` however it ends."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -61,10 +61,9 @@ class EventStream(StreamingResponse):
 
 
 async def told(pulse: Pulse, changes: Callable[[dict[str, int]], str]) -> AsyncIterator[str]:
-    """What a page is told: everything, and then what changed each time that ``pulse`` is given.
+    """The events for a page: everything, and then what changed each time that ``pulse`` is given.
 
-    ``changes`` gives what changed, as JSON, since it gave what it was given last, and notes that
-    there.
+    ``changes`` returns, as JSON, what changed since the state in its argument, which it updates.
     """
     seen: dict[str, int] = {}
     while not pulse.over:

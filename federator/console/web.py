@@ -1,9 +1,9 @@
-"""The console's pages: what strangers may see, and what only operators may order.
+"""The console's pages: what anyone may see, and what only operators may order.
 
-Everybody who reaches it may look. Orders take a session that we know: a cookie signed by a key that
-is drawn at each start, sent to no other site, and beside it a token that only our own page can
-read. Files are
-served by name from a fixed list; the browser may load nothing but these, and no address outside.
+Anyone who reaches the console may look. Orders require a session: a cookie signed with a key drawn
+at each start, sent to no other site, and besides it a token that only our own page can read. Files
+are served by name from a fixed list; the browser may load nothing but these, and no address
+outside.
 
 Source: docs/console.md; docs/security.md.
 """
@@ -57,9 +57,9 @@ TRACE_S: Final = 5.0
 SPANS_S: Final = (300, 3_600, 21_600, 86_400)
 """Time ranges that can be asked for."""
 PAST_HOURS: Final = {300: 1, 3_600: 1, 21_600: 6, 86_400: 24}
-"""Of each of these, what the dashboard is asked for."""
+"""The dashboard's time range for each of these."""
 TOLD_KEPT: Final = 8
-"""Texts for pages that have seen the same so far: a crowd of them costs what one does."""
+"""Cached texts for pages that have seen the same state: many such pages cost as much as one."""
 
 BADGE: Final = "federator_console_badge"
 BADGE_S: Final = 90 * 86_400
@@ -82,7 +82,7 @@ _log = structlog.get_logger()
 
 
 def asset(name: str) -> bytes:
-    """One of our files. Names are ours, never a client's."""
+    """Read one of our files. ``name`` is ours, never a client's."""
     return files("federator.console").joinpath("assets", name).read_bytes()
 
 
@@ -91,7 +91,7 @@ class Console:
 
     Args:
         pulse: Given when something changed; ended when we stop.
-        ready: Whether anything can be read, and otherwise why not.
+        ready: Whether anything can be read, and the reason if not.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Console:
 
     def application(self) -> Starlette:
         http = self._settings.http
-        names = frozenset(each.lower() for each in (*http.names, http.host, socket.gethostname()))
+        names = frozenset(name.lower() for name in (*http.names, http.host, socket.gethostname()))
         session = Middleware(
             SessionMiddleware,
             secret_key=secrets.token_hex(32),
@@ -150,7 +150,7 @@ class Console:
             },
         )
 
-    # -- for everybody ---------------------------------------------------------------------------
+    # -- for anyone ------------------------------------------------------------------------------
 
     async def show(self, request: Request) -> Response:
         """The page."""
@@ -172,7 +172,7 @@ class Console:
         return PlainTextResponse(f"{reason}\n", 200 if ready else 503)
 
     async def metrics(self, request: Request) -> Response:
-        """What Prometheus scrapes."""
+        """The metrics for Prometheus."""
         observer, crowd = self._observer, self._crowd
         age_ms = observer.picture.age_ms(monotonic_ms())
         connections = observer.connections
@@ -196,11 +196,11 @@ class Console:
         }
         if age_ms is not None:
             values["snapshot_age"] = age_ms / 1_000
-        told = scrape.text((*build_info(), *families(CONSOLE, values)))
-        return Response(told, media_type=scrape.CONTENT_TYPE)
+        text = scrape.text((*build_info(), *families(CONSOLE, values)))
+        return Response(text, media_type=scrape.CONTENT_TYPE)
 
     async def stream(self, request: Request) -> Response:
-        """All that is shown, and what changes of it."""
+        """Stream the picture, and its changes."""
         address = address_of(request)
         if not self._crowd.enter(address):
             raise RefusedError(503, "too many pages are open: see http.browsers_max")
@@ -212,21 +212,21 @@ class Console:
         number = seen.get("number", 0)
         version, generation = seen.get("version", 0), seen.get("generation", 0)
         now_ms = wall_clock_ms()
-        known = (version, generation, number, picture.version, events.number, now_ms // 1_000)
-        text = self._texts.get(known)
+        key = (version, generation, number, picture.version, events.number, now_ms // 1_000)
+        text = self._texts.get(key)
         if text is None:
             ready, reason = self._ready()
             changes = picture.since(version, generation)
             changes |= {"events": events.since(number), "now_ms": now_ms}
             changes |= {"ready": ready, "reason": reason, "left_out": picture.left_out}
             text = json.dumps(changes, separators=(",", ":"))
-            self._texts.put(known, text)
+            self._texts.put(key, text)
         seen |= {"version": picture.version, "generation": picture.generation}
         seen["number"] = events.number
         return text
 
     async def me(self, request: Request) -> Response:
-        """Who is signed in, and what the page has to know besides."""
+        """The signed-in operator, and what else the page must know."""
         token = token_of(request)
         operator = self._whose(token)
         return JSONResponse(
@@ -242,7 +242,7 @@ class Console:
         )
 
     async def past(self, request: Request) -> Response:
-        """What the tables of analytics hold of a broker or a topic over the last hours."""
+        """What the tables of analytics hold about a broker or a topic, over the last hours."""
         self._look(request)
         hours = str(PAST_HOURS[_span_s(request)])
         if "broker" in request.query_params:
@@ -258,7 +258,7 @@ class Console:
         return JSONResponse(await self._searches.at(broker))
 
     async def search(self, request: Request) -> Response:
-        """Who publishes and subscribes what, and which filters there are, by a part of the text."""
+        """Clients that publish or subscribe, and filters, by a part of the text."""
         return JSONResponse(await self._searches.everywhere(self._asked(request, "text")))
 
     async def explain(self, request: Request) -> Response:
@@ -268,37 +268,37 @@ class Console:
         return JSONResponse(to_builtins(read_answer(Explained, answer)))
 
     async def mesh(self, request: Request) -> Response:
-        """What each agent says of its part in the mesh of a filter; who says nonsense, nothing."""
+        """Each agent's part in the mesh of a filter; malformed answers are left out."""
         filter_ = _valid(validate_filter, self._asked(request, "filter"))
-        told = await self._observer.read_all(MeshPart, "mesh", filter_)
-        parts = {str(broker): to_builtins(part) for broker, part in told.items()}
+        answers = await self._observer.read_all(MeshPart, "mesh", filter_)
+        parts = {str(broker): to_builtins(part) for broker, part in answers.items()}
         return JSONResponse({"filter": filter_, "parts": parts})
 
     async def trace(self, request: Request) -> Response:
-        """Send a probe the way of a topic from a broker, and tell hop by hop."""
+        """Send a probe along the way of a topic from a broker, and return each hop."""
         topic = _valid(validate_topic, self._asked(request, "topic"))
         broker = self._any_broker(request)
         journey = await self._observer.trace(broker, topic, wait_s=TRACE_S)
         return JSONResponse(
             {
                 "start": to_builtins(journey.start),
-                "hops": [to_builtins(each) for each in journey.came.values()],
+                "hops": [to_builtins(hop) for hop in journey.came.values()],
                 "missing": journey.waited_for,
             }
         )
 
     def _asked(self, request: Request, name: str) -> str:
-        """The text that is asked about, if there is room for one more question to agents."""
+        """The text asked about, if one more question to agents is allowed."""
         text = _text(request, name)
         self._take_question(request)
         return text
 
     def _take_question(self, request: Request) -> None:
-        """Refuse who asks agents more than they have time for."""
+        """Refuse a question beyond the agents' limit."""
         _require(self._crowd.may_ask(address_of(request), monotonic_ms()))
 
     def _look(self, request: Request) -> None:
-        """Refuse who asks us more than we have time for."""
+        """Refuse a question beyond our own limit."""
         _require(self._crowd.may_look(address_of(request), monotonic_ms()))
 
     def _any_broker(self, request: Request) -> BrokerId:
@@ -326,11 +326,11 @@ class Console:
             if not self._operators.may_try(address_of(request), name, badge, monotonic_ms()):
                 _log.warning("console.sign_in_too_often")
                 raise RefusedError(429, "too many attempts: wait a minute")
-            known = await self._operators.is_one(name, password)
+            is_operator = await self._operators.is_one(name, password)
         except ConfigError as error:
             _log.error("console.operators_unusable", reason=str(error))
             raise RefusedError(503, "the file of operators cannot be used: see the log") from None
-        if not known:
+        if not is_operator:
             shown = name if NAME.fullmatch(name) else "?"
             _log.warning("console.sign_in_refused", operator=shown)
             raise RefusedError(403, "no such name, or a wrong password")

@@ -1,4 +1,4 @@
-"""The gateway as a process: what it answers over HTTP, and the signals that end it."""
+"""The gateway as a process: its HTTP answers, and the signals that end it."""
 
 import asyncio
 import contextlib
@@ -22,10 +22,10 @@ from federator.runtime.process.reloading import Reloader, Source, reload_request
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 
 LEAVE_S: Final = 5.0
-"""How long publications may take to be acknowledged before clients are told that we stop."""
+"""How long publications may wait for their acknowledgement before clients are disconnected."""
 
 LISTED_MAX: Final = 1_000
-"""Clients in one answer; totals are given beside."""
+"""Clients in one answer; totals are given beside them."""
 
 Answer = dict[str, object]
 
@@ -44,7 +44,7 @@ class GatewayView(AgentView):
         self._tls: Labelled = {(file,): end_s for file, end_s in expiries_s(files).items()}
 
     def ready(self) -> tuple[bool, str]:
-        """Whether clients can be attached, and otherwise why not."""
+        """Whether clients can be attached, and the reason if not."""
         gateway = self._gateway
         if len(gateway.listeners) < len(gateway.settings.listeners):
             return False, "its listeners are not open yet"
@@ -102,7 +102,7 @@ class GatewayView(AgentView):
         )
 
     def controller(self) -> Answer:
-        """Who is the controller; the rest is known to the agents."""
+        """The id of the controller; the agents know the rest."""
         guide = self._gateway.guides.newest
         return {"enabled": False, "controller": guide.controller if guide is not None else None}
 
@@ -135,7 +135,7 @@ def serve(settings: GatewaySettings, source: Source[GatewaySettings]) -> None:
     """Run the gateway until SIGTERM or SIGINT; ``source`` is read again at SIGHUP.
 
     Raises:
-        ConfigError: A port cannot be had.
+        ConfigError: A port is not available.
     """
     run_to_end(run(settings, source))
 
@@ -167,7 +167,7 @@ async def _be_gateway(
 
 
 def _allow_many_connections() -> None:
-    """Take as many sockets as the system lets us have: each client needs two."""
+    """Raise the limit of open sockets as far as allowed: each client needs two."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

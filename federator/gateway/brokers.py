@@ -1,15 +1,15 @@
-"""The gateway at its brokers: its own connections, what it asks, and what it leaves tidy there.
+"""The gateway's own connections to its brokers, its questions, and the sessions it ends there.
 
-It has one connection to each broker, for the guide, for questions, and to know at once when a
-broker dies.
+The gateway has one connection of its own to each broker: for the guide, for questions, and to
+notice at once when the broker dies.
 
-A client's connection that ends says little: its broker may have died, or thrown out this client
-alone, and a 3.1.1 broker tells neither. So the gateway asks on its own connection, which ends with
-the broker and with nothing else.
+When a client's connection ends, its broker may have died or have disconnected this client alone; a
+3.1.1 broker sends no reason. So the gateway probes the broker on its own connection, which ends
+with the broker and for no other reason.
 
-A persistent session whose client lives elsewhere would gather messages for ever, and would give
-them all again should the client come back. So the gateway ends it: at once where the client was
-moved, or when a dead broker is there again.
+A persistent session whose client is attached elsewhere would queue messages for ever, and deliver
+them all again if the client came back. So the gateway ends it: at once where the client was moved
+away, or when a dead broker is back.
 
 Source: docs/gateway.md, "Sessions".
 """
@@ -43,15 +43,15 @@ from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.trust.words import SignedWords
 
 PROBE_S: Final = 0.5
-"""How long a broker may take to answer whether it lives; then it counts as dead."""
+"""How long a broker may take to answer a probe; then it counts as dead."""
 
 PROBE_POLL_S: Final = 0.01
 PROBE_POLLS: Final = round(PROBE_S / PROBE_POLL_S)
 UNANSWERED_MAX: Final = 3
-"""After so many questions without an answer nobody is waited for, until one is answered."""
+"""After so many unanswered questions subscribers no longer wait, until an answer arrives."""
 
 WAITING_MAX: Final = 10_000
-"""Sessions per broker that are remembered while it is away."""
+"""Sessions to be ended that are remembered per broker while it is down."""
 
 WIPES_AT_ONCE: Final = 16
 WIPE_S: Final = 5.0
@@ -62,50 +62,50 @@ _log = structlog.get_logger()
 
 
 class BrokerObserver(Protocol):
-    """Whoever is told what happens at brokers."""
+    """The observer of what happens at brokers."""
 
     counters: GatewayCounters
 
     def on_guide(self, guide: Guide) -> None:
-        """Take the new guide of a broker's agent."""
+        """Take a new guide from a broker's agent."""
 
     def on_roll_call(self, broker: BrokerId) -> None:
-        """Have the subscriptions of all clients there made again: the agent there asks for it."""
+        """Subscribe again for all clients on ``broker``: its agent asks for it."""
 
     def on_settled(self, broker: BrokerId, token: int, known: bool) -> None:
         """Take the answer to ``Broker.ask_settled``: whether the filters are known everywhere."""
 
     def on_taken(self, broker: BrokerId, mark: int) -> None:
-        """Take the answer to ``Broker.send_mark``: the agent has custody of what came before."""
+        """Take the answer to ``Broker.send_mark``: the agent has custody up to ``mark``."""
 
     def on_fetched(self, broker: BrokerId, answer: gateways.Fetched) -> None:
         """Take a part of the answer to ``Broker.ask_agent``."""
 
     def on_claim(self, claim: gateways.Claim) -> None:
-        """Take another gateway's claim to a client, which comes by several brokers."""
+        """Take another gateway's claim to a client; it arrives by several brokers."""
 
     def on_recall(self, recall: gateways.Recall, broker: "Broker") -> None:
-        """Take another gateway's question what our clients published, told by several brokers."""
+        """Take a gateway's question what our clients published; several brokers deliver it."""
 
     def on_recalled(self, answer: gateways.Recalled) -> None:
         """Take another gateway's answer to ``Broker.ask_others``."""
 
     def on_broker_up(self, broker: BrokerId) -> None:
-        """Note that our connection to ``broker`` stands."""
+        """Note that our connection to ``broker`` is up."""
 
     def on_broker_down(self, broker: BrokerId) -> None:
         """Note that our connection to ``broker`` ended."""
 
 
 class Broker:
-    """One broker that clients may be attached to; the observer is told what happens there.
+    """One broker that clients may be attached to; events there are reported to the observer.
 
     Attributes:
-        round_trip_s: How long the broker last took to answer; infinite before.
-        clients: How many of ours are attached there.
-        has_agent: Whether an agent there ever spoke to us.
-        generation: Counts our connections: a broker that came back is another one.
-        strangers: Knows whether others than gateways can ask what our clients published.
+        round_trip_s: How long the broker last took to answer; infinite before the first answer.
+        clients: How many of our clients are attached to it.
+        has_agent: Whether its agent ever answered us.
+        generation: Grows when our connection opens or ends.
+        strangers: Finds out whether other clients than gateways can ask what ours published.
     """
 
     def __init__(
@@ -123,7 +123,8 @@ class Broker:
         self.endpoint = endpoint_of(settings)
         self._observer = observer
         self._words = words
-        self._inbox = Inbox(self._take)  # to judge a word takes long: no flood holds the loop
+        # checking signatures takes long: a flood must not hold the loop
+        self._inbox = Inbox(self._take)
         self._gateway = gateway.name
         self._federation = gateway.federation
         self._unanswered = 0
@@ -140,7 +141,7 @@ class Broker:
             self.endpoint,
             self,
             client_id=secret_name(f"gateway-{gateway.name}"),
-            # Silence is noticed after half of it, counted from a ping.
+            # The broker's silence is noticed after half of it, counted from a ping.
             keep_alive_s=max(1, gateway.failover.ping_ms * 3 // 1000),
             reconnect_max_ms=1_000,
         )
@@ -161,16 +162,16 @@ class Broker:
 
     @property
     def up(self) -> bool:
-        """Whether our connection to the broker stands."""
+        """Whether our connection to the broker is up."""
         return self.link.connected
 
     @property
     def may_recall(self) -> bool:
-        """Whether what clients published may be asked and told there: only gateways hear it."""
+        """Whether gateways may exchange publications there: no other client can read them."""
         return self._recalls_always or self.strangers.speakers is Speakers.NOBODY
 
     async def connect(self, protocol: asyncio.BaseProtocol, *, within_s: float) -> bool:
-        """Open a connection for a client's ``protocol``; whether there is one."""
+        """Open a connection for a client's ``protocol``; return whether that succeeded."""
         try:
             async with asyncio.timeout(within_s):
                 await self.endpoint.connect(lambda: protocol)
@@ -178,7 +179,7 @@ class Broker:
             return False
         return True
 
-    # -- what the link tells --------------------------------------------------------------------
+    # -- events of the link ---------------------------------------------------------------------
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         """Count the new connection: the broker accepted us."""
@@ -188,7 +189,7 @@ class Broker:
         self._observer.on_broker_up(self.id)
 
     def on_subscribed(self, link: MqttLink) -> None:
-        """Do nothing: the guide comes by itself."""
+        """Do nothing: the guide arrives by itself."""
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         """Count the end of our connection."""
@@ -196,14 +197,14 @@ class Broker:
         self._observer.on_broker_down(self.id)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Read what agents and other gateways say."""
+        """Read messages of agents and other gateways."""
         for packet, _, _ in publishes:
             self._observer.counters.malformed += not self._inbox.put(packet)
         self._inbox.work()
 
     def _take(self, packet: PublishPacket) -> None:
         try:
-            if self.up:  # otherwise it was said before the connection ended
+            if self.up:  # otherwise it arrived before the connection ended
                 self._read(packet.topic, packet.payload, retained=packet.retain)
         except DecodeError as error:
             self._observer.counters.malformed += 1
@@ -225,8 +226,10 @@ class Broker:
             if self.may_recall and (recall := self._of_gateway(gateways.Recall, topic, payload)):
                 self._observer.on_recall(recall, self)
         elif topic == topics.recalled_topic(self._federation, self._gateway):
-            if self.may_recall and (told := self._of_gateway(gateways.Recalled, topic, payload)):
-                self._observer.on_recalled(told)
+            if self.may_recall and (
+                recalled := self._of_gateway(gateways.Recalled, topic, payload)
+            ):
+                self._observer.on_recalled(recalled)
         elif self._is_agents(topic, payload):
             if topic == topics.taken_topic(self._federation, self._gateway):
                 self.has_agent = True
@@ -240,16 +243,16 @@ class Broker:
                     self._observer.on_settled(self.id, token, settled.known)
 
     def _is_agents(self, topic: str, payload: bytes) -> bool:
-        """Whether the agent there answers us: signed, if we sign what we ask."""
+        """Whether the broker's agent sent the answer, signed if we sign our questions."""
         return not self._words.signs or self._words.is_agents(self.id, topic, payload)
 
     def _of_gateway(self, kind: type[_Word], topic: str, payload: bytes) -> _Word | None:
-        """What another gateway said just now, if it is the one it says it is."""
+        """Decode another gateway's message; ``None`` unless recent and validly signed."""
         word = decode(kind, payload)
-        wanted = Wanted("gateway", word.gateway, to=at(self.id), place=self.id, ages=True)
-        return word if self._words.believes(topic, payload, wanted) else None
+        expected = Wanted("gateway", word.gateway, to=at(self.id), place=self.id, ages=True)
+        return word if self._words.believes(topic, payload, expected) else None
 
-    # -- what it is asked -----------------------------------------------------------------------
+    # -- questions and messages -----------------------------------------------------------------
 
     def _say(
         self,
@@ -260,21 +263,22 @@ class Broker:
         urgent: bool = False,
         on_answer: Callable[[int], None] | None = None,
     ) -> bool:
-        """Say it as ours, if we have a key, and for nobody elsewhere."""
+        """Publish ``message``, signed for this broker if we have a key."""
         payload = self._words.sign(topic, encode(message), to=at(self.id))
         return self.link.publish(topic, payload, qos=qos, urgent=urgent, on_answer=on_answer)
 
     def ask_settled(self, token: int, filters: tuple[str, ...]) -> bool:
-        """Ask the agent when ``filters`` are known; ``False`` when an answer is not to be expected.
+        """Ask the agent when ``filters`` are known; return ``False`` if no answer can be expected.
 
-        A broker without an agent would make every subscriber wait for nothing. Mosquitto tells at
-        once that nobody hears a question of QoS 1; of others the agent's silence tells.
+        Without an agent at the broker, every subscriber would wait in vain. Mosquitto's PUBACK to
+        the question says at once that it has no receiver; with other brokers we count unanswered
+        questions.
         """
         if not self.up:
             return False
 
         def on_puback(reason: int) -> None:
-            if reason:  # nobody is there, or the broker keeps it from them
+            if reason:  # no receiver, or the broker's access rules deny it
                 self._unanswered = 0
                 self._observer.on_settled(self.id, token, False)
 
@@ -290,11 +294,11 @@ class Broker:
         self._say(topics.mark_topic(self._federation), mark, qos=1)
 
     def ask_agent(self, fetch: gateways.Fetch) -> None:
-        """Ask the agent for what clients missed."""
+        """Ask the agent for publications that clients missed."""
         self._say(topics.fetch_topic(self._federation), fetch, urgent=True)
 
     def claim(self, claim: gateways.Claim) -> None:
-        """Tell other gateways whom we have."""
+        """Publish to other gateways that the client is ours."""
         self._say(topics.claims_topic(self._federation), claim)
 
     def ask_others(self, recall: gateways.Recall) -> None:
@@ -307,11 +311,11 @@ class Broker:
         self._say(topics.recalled_topic(self._federation, gateway), answer)
 
     def report(self, page: gateways.SessionReport) -> bool:
-        """Tell the agent who is here."""
+        """Send the agent a report of our clients here."""
         return self._say(topics.sessions_topic(self._federation), page, urgent=True)
 
     async def lives(self, generation: int) -> bool:
-        """Whether the broker we were connected to as ``generation`` lives; measures how fast."""
+        """Whether the broker of connection ``generation`` is alive; measures its round trip."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.create_task(self._ask_alive(), name=f"probe of {self.id}")
         alive = await asyncio.shield(self._probe)
@@ -325,7 +329,8 @@ class Broker:
         start_s = loop.time()
         link.publish(topics.alive_topic(self._federation, self._gateway), b"", qos=1)
         position = link.offered
-        for _ in range(PROBE_POLLS):  # counted: while we stood still, we did not listen
+        # count polls, not time: while the loop was blocked, we read nothing
+        for _ in range(PROBE_POLLS):
             if generation != self.generation:
                 return False
             if link.settled_through >= position:
@@ -336,7 +341,7 @@ class Broker:
 
 
 class SessionCleanup:
-    """The sessions that are to be ended, and where."""
+    """The sessions to be ended, by broker."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self._tasks = tasks
@@ -352,18 +357,18 @@ class SessionCleanup:
             self.on_up(broker)
 
     def cancel(self, client_id: str, broker: BrokerId) -> None:
-        """Keep a session after all: the client is at ``broker`` again."""
+        """Keep the session: the client is at ``broker`` again."""
         self._waiting.get(broker, {}).pop(client_id, None)
 
     def on_up(self, broker: Broker) -> None:
-        """End the sessions that wait for ``broker``, which is there."""
+        """End the sessions left behind at ``broker``, which is up."""
         for client_id in [*self._waiting.get(broker.id, {})]:
             self._tasks.create_task(self._end(client_id, broker), name=f"wipe {client_id}")
 
     async def _end(self, client_id: str, broker: Broker) -> None:
         async with self._limit:
             connect = self._waiting.get(broker.id, {}).pop(client_id, None)
-            if connect is None:  # cancelled while others were ended
+            if connect is None:  # cancelled while other sessions were ended
                 return
             blank = replace(connect, clean=True, will=None)
             if blank.version == V5:

@@ -1,4 +1,4 @@
-"""One gateway: its clients, its brokers, and what passes between them beside publications.
+"""One gateway: its clients, its brokers, and the messages between them besides publications.
 
 Source: docs/gateway.md.
 """
@@ -43,33 +43,35 @@ from federator.runtime.trust.words import FollowedWords
 
 TEND_S: Final = 1.0
 QUIET_MS: Final = 60_000
-"""Least time between two log lines about crowds."""
+"""Least time between two log lines about overload."""
 
 POLL_S: Final = 0.02
 RECENT_SLACK_MS: Final = 2_000
-"""Deliveries are remembered longer than publications: they may come before their PUBACK."""
+"""Deliveries are remembered longer than publications: they may arrive before the PUBACK."""
 
 MOVES_AT_ONCE: Final = 16
 ROLL_FILTERS: Final = 100
 ROLL_PAUSE_S: Final = 0.05
-"""So many subscriptions are made again at a time: each is a line of the broker's log, and what the
-agent has not read yet, the broker drops beyond a thousand."""
+"""So many subscriptions are repeated at a time: each is a line in the broker's log, and the broker
+drops lines beyond a thousand that the agent has not read yet.
+"""
 
 ROLL_GAP_MS: Final = 30_000
-"""Between two times: a 3.1.1 broker sends retained values anew, and who calls may be a forger."""
+"""Least time between roll calls: a 3.1.1 broker repeats retained values, and calls may be forged.
+"""
 
 OUR_NAMES: Final = "federator-"
 READ_BYTES_MAX: Final = 262_144
-"""What one read of a socket may bring, beyond the packet that it ends."""
+"""How much one socket read may bring beyond the packet that it ends."""
 
 _log = structlog.get_logger()
 
 
 class Gateway:
-    """One gateway: its listeners, its clients, its connections to brokers, and what it remembers.
+    """One gateway: its listeners, clients, broker connections, and memory.
 
-    Everything that lasts runs in ``tasks``. Who said CONNECT is kept apart, in ``connecting``,
-    until a broker accepted it: before, its client id is only a claim.
+    Long-running work is in ``tasks``. A client that sent CONNECT stays in ``connecting`` until a
+    broker accepts it: before that, its client id is only a claim.
     """
 
     def __init__(self, settings: GatewaySettings, tasks: asyncio.TaskGroup) -> None:
@@ -94,8 +96,8 @@ class Gateway:
             required=("agent", "gateway") if settings.keys.roles == "required" else ("agent",),
         )
         self.brokers = {
-            BrokerId(each.id): Broker(each, settings, self, self._words)
-            for each in settings.brokers
+            BrokerId(broker.id): Broker(broker, settings, self, self._words)
+            for broker in settings.brokers
         }
         self.guides = GuideBook()
         self.journal = Journal(
@@ -125,7 +127,7 @@ class Gateway:
             self.counters,
             mark_s=failover.custody_mark_ms / 1000,
             seeks_broker=self._seeks_broker,
-            serving=lambda: [each for each in self.brokers.values() if self._serves(each)],
+            serving=lambda: [broker for broker in self.brokers.values() if self._serves(broker)],
         )
         self._reconciler = LossReconciler(
             self,
@@ -134,7 +136,7 @@ class Gateway:
             start=tasks.create_task,
             at_rest=lambda: self._settlings.at_rest,
         )
-        # What brokers and clients tell goes straight to who takes it.
+        # Bound methods: brokers and clients call the owner of each task directly.
         self._fetches = Fetches(
             settings.name,
             self.brokers,
@@ -156,7 +158,7 @@ class Gateway:
     # -- life -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect to the brokers and let clients in.
+        """Connect to the brokers and open the listeners.
 
         Raises:
             ConfigError: A listener's port is taken.
@@ -165,15 +167,15 @@ class Gateway:
             self._tasks.create_task(broker.link.run(), name=f"control connection to {broker.id}")
             self._tasks.create_task(broker.strangers.run(), name=f"strangers at {broker.id}")
         now = datetime.now(UTC)
-        for each in self.settings.listeners:
-            listener = Listener(self, each, each.context(now))
+        for listener_settings in self.settings.listeners:
+            listener = Listener(self, listener_settings, listener_settings.context(now))
             await listener.open()
             self.listeners.append(listener)
         self._tasks.create_task(self._tend(), name="tending")
         self._tasks.create_task(self._words.run(), name="keys")
 
     async def leave(self, *, patience_s: float) -> None:
-        """Let nobody in, let publications be acknowledged, and tell clients that we stop."""
+        """Admit no more clients, wait for acknowledgements, and disconnect the clients."""
         self._draining = True
         for listener in self.listeners:
             listener.close()
@@ -190,11 +192,11 @@ class Gateway:
 
     @property
     def every(self) -> list[ProxiedClient]:
-        """All clients, also while some come and go; each leg of a client of several is one."""
+        """A copy of all clients, with those connecting; each leg of a split client is one."""
         return [*self.clients.values(), *self.connecting]
 
     async def _tend(self) -> None:
-        """Dismiss who is silent, forget what is old and send due reports, once a second."""
+        """Dismiss silent clients, forget old entries and send due reports, once a second."""
         while True:
             await asyncio.sleep(TEND_S)
             now_ms = monotonic_ms()
@@ -208,12 +210,12 @@ class Gateway:
                     measured = broker.lives(broker.generation)
                     self._tasks.create_task(measured, name=f"round trip to {broker.id}")
             for id in (*self.guides.in_state("draining"), *self.guides.in_state("gone")):
-                self._drain(id)  # also who was not quiet when it was to move
+                self._drain(id)  # again, for clients that were busy when they were to move
             self._tell_moves()
             self._tell_crowds(now_ms)
 
     def _tell_crowds(self, now_ms: Millis) -> None:
-        """Log one line for a whole crowd, while it lasts once in ``QUIET_MS``."""
+        """Log overload, at most once per ``QUIET_MS``."""
         crowded, refused = self.counters.gave_way, self.counters.over_share
         if crowded + refused > self._crowds_told and now_ms >= self._tell_crowds_ms:
             self._tell_crowds_ms = Millis(now_ms + QUIET_MS)
@@ -227,7 +229,7 @@ class Gateway:
             )
 
     def _tell_moves(self) -> None:
-        """Log one line for all clients that moved since the last line."""
+        """Log one line for all clients that moved since the last one."""
         moved, self._moves_told = self.counters.moved - self._moves_told, self.counters.moved
         if moved:
             waiting = sum(client.broker is None for client in self.every)
@@ -243,10 +245,10 @@ class Gateway:
     def admit(
         self, connect: wire.Connect, port: Port, splitter: wire.Splitter, place: Place
     ) -> ConnectingClient:
-        """Let in a client that said ``connect``, to the broker that shall judge it.
+        """Admit the client that sent ``connect``; a broker then decides on it.
 
         Raises:
-            MalformedError: The client is not let in; its version is in the error.
+            MalformedError: The client is refused; the error carries its version.
         """
         room = self.settings.clients.clients_max * self._upstreams.legs
         if self._draining or len(self.clients) + len(self.connecting) >= room:
@@ -268,7 +270,7 @@ class Gateway:
     def proxy(
         self, connect: wire.Connect, end: End, splitter: wire.Splitter, place: Place
     ) -> ProxiedClient:
-        """Make the proxied client of a client, or of one of its legs."""
+        """Make the proxied client for a client, or for one of its legs."""
         clients, failover = self.settings.clients, self.settings.failover
         session = ClientSession(
             connect,
@@ -282,12 +284,12 @@ class Gateway:
         return client
 
     def on_early(self, client: ProxiedClient, count: int) -> None:
-        """Count bytes that ``client`` sent before a broker let it in; it may be dismissed."""
+        """Count bytes that ``client`` sent before a broker accepted it; may dismiss the client."""
         if client in self.connecting:
             self.connecting[client].receive(count)
 
     def on_accepted(self, client: ProxiedClient) -> None:
-        """Give ``client`` the place of its id: a broker let it in, so who had the id has to go."""
+        """Register the accepted ``client``; a former client with its id is dismissed."""
         self.counters.admitted += 1
         self.connecting.pop(client).leave()
         former = self.clients.get(client.client_id)
@@ -307,15 +309,16 @@ class Gateway:
         self._settlings.forget(client)
 
     def on_left(self, client: ProxiedClient, broker: Broker) -> None:
-        """End the session of a client that has nothing to do with ``broker`` any more."""
+        """End the session of a client that no longer uses ``broker``."""
         if client.session.persistent:
             self._cleanup.add(client.session.connect, broker)
 
     def on_attached(self, client: ProxiedClient, *, moved: bool) -> None:
-        """Claim a client that a broker accepted, perhaps after it ``moved`` there from another."""
+        """Claim a client that a broker accepted; ``moved``: it came from another broker."""
         assert client.broker is not None
         self.counters.moved += moved
-        self._cleanup.cancel(client.client_id, client.broker.id)  # what is there is this client's
+        # the session there is in use again
+        self._cleanup.cancel(client.client_id, client.broker.id)
         lasts = client.session.persistent
         claim = self._claims.of(client.client_id, client.broker.id, came=not moved, lasts=lasts)
         for broker in self.brokers.values():
@@ -323,7 +326,7 @@ class Gateway:
                 broker.claim(claim)
 
     def on_claim(self, claim: Claim) -> None:
-        """Dismiss a client that another gateway has now."""
+        """Dismiss a client that is now attached to another gateway."""
         client = self.clients.get(claim.client)
         if self._claims.is_news(claim) and claim.came and client is not None:
             self.counters.takeovers += 1
@@ -332,10 +335,10 @@ class Gateway:
     # -- which broker -----------------------------------------------------------------------------
 
     def brokers_for(self, client: ProxiedClient, avoid: Iterable[BrokerId]) -> Sequence[Broker]:
-        """Brokers that could take the client, best first, without ``avoid``.
+        """Brokers that could take the client, best first, without those in ``avoid``.
 
-        Those that seem to live come first; when there are none, the others are tried: our own
-        connection may be the one that is broken.
+        Brokers that seem to be alive come first, then the others: perhaps only our own connection
+        to them is broken.
         """
         avoided, client_id = set(avoid), client.client_id
         home = self._claims.home(client_id)
@@ -358,14 +361,14 @@ class Gateway:
     def _serves(self, broker: Broker) -> bool:
         return broker.up and self.guides.state(broker.id) == "up"
 
-    # -- what brokers tell ------------------------------------------------------------------------
+    # -- events of brokers ------------------------------------------------------------------------
 
     def on_broker_up(self, broker: BrokerId) -> None:
-        """End the sessions that were left behind on ``broker``: our connection stands."""
+        """End the sessions left behind at ``broker``: our connection is up."""
         self._cleanup.on_up(self.brokers[broker])
 
     def on_roll_call(self, broker: BrokerId) -> None:
-        """Have the subscriptions of all clients there made again, a few at a time."""
+        """Repeat the subscriptions of all clients there, a few at a time."""
         now_ms, last_ms = monotonic_ms(), self._called_ms.get(broker)
         if last_ms is None or now_ms - last_ms >= ROLL_GAP_MS:
             self._called_ms[broker] = now_ms
@@ -373,20 +376,20 @@ class Gateway:
 
     async def _answer_roll_call(self, id: BrokerId) -> None:
         broker, made = self.brokers[id], 0
-        for client in [each for each in self.every if each.broker is broker]:
-            if client.broker is broker:  # still
+        for client in [c for c in self.every if c.broker is broker]:
+            if client.broker is broker:  # not moved meanwhile
                 made += client.subscribe_again()
             if made >= ROLL_FILTERS:
                 await asyncio.sleep(ROLL_PAUSE_S * made / ROLL_FILTERS)
                 made = 0
 
     def on_broker_down(self, broker: BrokerId) -> None:
-        """Examine a broker whose connection ended: if it is dead, its clients have to move."""
+        """Examine a broker whose connection ended: if it is dead, its clients must move."""
         self.guides.forget(broker)
         self._tasks.create_task(self._examine(broker), name=f"examine {broker}")
 
     async def _examine(self, broker: BrokerId) -> None:
-        """Move the clients of a broker that does not take our connection back soon."""
+        """Move the clients of a broker unless our connection is back soon."""
         for _ in range(PROBE_POLLS):
             if self.brokers[broker].up:
                 return
@@ -397,16 +400,16 @@ class Gateway:
                 client.broker_is_dead()
 
     def on_guide(self, guide: Guide) -> None:
-        """Learn an agent's new guide, and move clients away from brokers that are gone."""
+        """Learn an agent's new guide, and move clients away from brokers that are now gone."""
         if guide.federation != self.settings.federation:
             return
         before = set(self.guides.in_state("gone"))
         self.guides.learn(guide)
         for id in set(self.guides.in_state("gone")) - before:
-            self._drain(id)  # nobody serves what its clients subscribe to
+            self._drain(id)  # no agent serves the subscriptions there
 
     def _drain(self, id: BrokerId) -> None:
-        """Move everybody away from a broker, a few at a time."""
+        """Move all clients away from a broker, a few at a time."""
         broker = self.brokers.get(id)
         others = any(self._serves(b) for b in self.brokers.values() if b is not broker)
         if broker is None or not broker.up or id in self._moving or not others:
@@ -420,14 +423,14 @@ class Gateway:
             if here:
                 _log.info("gateway.moving", broker=broker.id, clients=len(here))
             for at in range(0, len(here), MOVES_AT_ONCE):
-                await asyncio.gather(*(each.move() for each in here[at : at + MOVES_AT_ONCE]))
+                await asyncio.gather(*(client.move() for client in here[at : at + MOVES_AT_ONCE]))
         finally:
             self._moving.discard(broker.id)
 
-    # -- what is safe -----------------------------------------------------------------------------
+    # -- custody ----------------------------------------------------------------------------------
 
     def unsafe_of(self, client: ProxiedClient, lost: BrokerId | None) -> list[bytes]:
-        """What a dead broker acknowledged to ``client`` and may have taken along."""
+        """Take the publications that a dead broker acknowledged to ``client`` and may have lost."""
         if lost is not None:
             self._on_death(lost)
         return self._unsafe.take(client)
@@ -442,12 +445,12 @@ class Gateway:
 
 
 def _refusal(connect: wire.Connect, reason: Reason, text: str) -> MalformedError:
-    """The error that refuses ``connect``, in the client's own version."""
+    """The error that refuses ``connect``, in the client's MQTT version."""
     return MalformedError(text, reason, version=connect.version)
 
 
 async def _until(done: Callable[[], bool], end_s: float) -> None:
-    """Wait for ``done``, at most until ``end_s`` of the loop's clock."""
+    """Wait until ``done()`` is true, or until ``end_s`` of the loop's clock."""
     loop = asyncio.get_running_loop()
     while loop.time() < end_s:
         if done():

@@ -1,4 +1,4 @@
-"""What a gateway counts, and what Prometheus sees of it. Source: docs/observability.md."""
+"""The gateway's counters and Prometheus metrics. Source: docs/observability.md."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ _table: Final = partial(table, prefix="federator_gateway_")
 
 @dataclass(slots=True)
 class GatewayCounters:
-    """What a gateway counted since its start; ``GATEWAY`` says what each is."""
+    """Counters since the gateway's start; ``GATEWAY`` describes them."""
 
     admitted: int = 0
     refused: int = 0

@@ -1,6 +1,6 @@
-"""Decisions that need a solver or a whole view: computed apart, written down, obeyed by agents.
+"""Decisions that need a solver or a global view: computed apart, published, carried out by agents.
 
-Where publications should flow when links are narrow (docs/planner.md), which topics live at the
+Where publications should flow when links are narrow (docs/planner.md), which topics stay at the
 edge, and where brokers, services and cores run (docs/placement.md). Pure: no clock, socket, file or
 unseeded random number. Needs the extra ``planner``; importing this package alone does not.
 """

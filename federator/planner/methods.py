@@ -14,14 +14,14 @@ from federator.planner.flow.workbench import Workbench
 from federator.planner.lagrangian import heuristic
 
 HEAD_START = 0.5
-"""Share of a time limit in which the Lagrangian looks for where HiGHS is to set out from."""
+"""Share of the time limit in which the Lagrangian finds a start for HiGHS."""
 
 
 class Solver(Protocol):
     """A method with its usual settings."""
 
     def __call__(self, instance: Instance, *, seed: int, watch: Watch) -> Outcome:
-        """Solve ``instance``; tell ``watch`` how far it is, and stop when that says so."""
+        """Solve ``instance``; report progress to ``watch``, and stop when it says so."""
 
 
 class Method(StrEnum):
@@ -34,9 +34,9 @@ class Method(StrEnum):
 
 
 def solve_greedily(instance: Instance, *, seed: int = 0, watch: Watch = UNWATCHED) -> Outcome:
-    """Let each topic, in the order of the file, take the shortest paths that have room.
+    """Route each topic, in the order of the file, over the shortest paths that have room.
 
-    What a user would write first: it proves nothing, and is what better methods are measured by.
+    This is what a user would write first: it proves nothing; better methods are compared with it.
     """
     bench = Workbench(instance)
     stopped = "done"
@@ -52,7 +52,7 @@ def solve_greedily(instance: Instance, *, seed: int = 0, watch: Watch = UNWATCHE
 def solve_exactly(instance: Instance, *, seed: int = 0, watch: Watch = UNWATCHED) -> Outcome:
     """The best answer to F1, or under a time limit what HiGHS makes of the Lagrangian's.
 
-    The better bound of both counts.
+    The bound is the better one of the two.
     """
     first = _head_start(instance, seed=seed, watch=watch)
     if first.proven or watch.over():
@@ -72,7 +72,7 @@ def solve_by_arcs(
     seed: int = 0,
     watch: Watch = UNWATCHED,
 ) -> Outcome:
-    """The best answer to F2, found from the Lagrangian's to F1 where that keeps to F2's rows."""
+    """The best answer to F2; starts from the Lagrangian's to F1 if that satisfies F2's rows."""
     start = _head_start(instance, seed=seed, watch=watch).routing
     return exact.solve_f2(
         instance, duplications_max=duplications_max, start=start, seed=seed, watch=watch
@@ -80,7 +80,7 @@ def solve_by_arcs(
 
 
 def _head_start(instance: Instance, *, seed: int, watch: Watch) -> Outcome:
-    """What the Lagrangian finds in its share of the time."""
+    """The Lagrangian's result in its share of the time."""
     share = replace(watch, time_limit_s=HEAD_START * watch.time_limit_s)
     return heuristic.solve(instance, seed=seed, watch=share)
 

@@ -1,1 +1,1 @@
-"""Steers a live federation: hears what agents carry, and publishes trees for the heavy flows."""
+"""Steers a live federation: receives agents' loads, and publishes trees for the heavy flows."""

@@ -1,4 +1,4 @@
-"""The steerer as a process: what it tells when asked, what it prints, and what ends it.
+"""The steerer as a process: its HTTP answers, its output, and what ends it.
 
 Source: docs/steering.md.
 """
@@ -27,10 +27,10 @@ from federator.steerer.cores import placing_text
 from federator.steerer.steerer import Steerer
 
 LEAVE_S: Final = 3.0
-"""What taking plans back may take at the end; what is left there expires."""
+"""Time limit for withdrawing plans at the end; what is left expires."""
 
 ONCE_DECISIONS: Final = 14
-"""Decisions (two seconds each) after which ``--once`` takes it that nothing moves."""
+"""Decisions (two seconds each) after which ``--once`` concludes that nothing moves."""
 
 ONCE_S: Final = 90.0
 """How long ``--once`` may take."""
@@ -85,7 +85,7 @@ class SteererView(AgentView):
         self._steerer = steerer
 
     def ready(self) -> tuple[bool, str]:
-        """Whether loads come, and otherwise what to look at."""
+        """Whether loads arrive, and otherwise what to check."""
         steerer = self._steerer
         if (why := steerer.connections.why_none()) is not None:
             return False, why
@@ -98,7 +98,7 @@ class SteererView(AgentView):
         return True, "ready"
 
     def counters(self) -> Mapping[str, int]:
-        """What happened since the start."""
+        """Counters since the start."""
         steerer = self._steerer
         return {
             **steerer.counters,
@@ -139,15 +139,15 @@ class SteererView(AgentView):
             "why": steerer.last.why if steerer.last is not None else "",
             "decisions": [
                 {
-                    "number": each.number,
-                    "at_ms": each.at_ms,
-                    "why": each.decision.why,
-                    "moves": [as_text(move) for move in each.decision.moves[:LISTED_MAX]],
-                    "fullest_before": fullest(each.decision.before),
-                    "fullest_promised": fullest(each.decision.promised),
-                    "fullest_measured": each.measured,
+                    "number": logged.number,
+                    "at_ms": logged.at_ms,
+                    "why": logged.decision.why,
+                    "moves": [as_text(move) for move in logged.decision.moves[:LISTED_MAX]],
+                    "fullest_before": fullest(logged.decision.before),
+                    "fullest_promised": fullest(logged.decision.promised),
+                    "fullest_measured": logged.measured,
                 }
-                for each in steerer.decisions
+                for logged in steerer.decisions
             ],
             "cores": steerer.cores.snapshot(),
             "edges": steerer.edges.snapshot(),
@@ -198,11 +198,12 @@ def serve(
     instance_file: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Steer until SIGTERM or SIGINT; ``source`` is read again at SIGHUP, and ``say`` gets what
-    ``dry`` and ``once`` are asked for.
+    """Steer until SIGTERM or SIGINT; ``source`` is read again at SIGHUP.
+
+    ``say`` gets the output of ``dry`` and ``once``.
 
     Raises:
-        ConfigError: The HTTP port cannot be had; with ``once``: nothing can be decided.
+        ConfigError: The HTTP port is not available; with ``once``: nothing can be decided.
     """
     run_to_end(_run(settings, source, dry, once, instance_file, say))
 
@@ -217,14 +218,14 @@ async def _run(
 ) -> None:
     stop = stop_requested(settings.notices())
     reloader = Reloader(settings, source, reload_requested())
-    said = _Said(say) if dry or once else None
+    output = _Said(say) if dry or once else None
     outcome: list[ConfigError] = []
 
     async def be(tasks: asyncio.TaskGroup) -> None:
         def on_decision(decision: Decision, placing: Placing) -> None:
-            if said is not None:
-                said.on_decision(decision, placing, steerer.edges.text() if dry else [])
-                if once and said.enough:
+            if output is not None:
+                output.on_decision(decision, placing, steerer.edges.text() if dry else [])
+                if once and output.enough:
                     stop.set()
 
         steerer = Steerer(
@@ -234,7 +235,7 @@ async def _run(
         async with http_page(view, settings.http) as port:
             steerer.start()
             _log.info("steer.started", steerer=steerer.lease.name, http_port=port, dry=dry)
-            links = lambda: [each.link for each in steerer.connections.by_url.values()]  # noqa: E731
+            links = lambda: [connection.link for connection in steerer.connections.by_url.values()]  # noqa: E731
             async with (
                 service_manager.told(view.ready, links) as reloading,
                 reloader.following(reloading),
@@ -267,9 +268,11 @@ def _nothing_came(steerer: Steerer) -> ConfigError:
 
 
 def why_no_load(steerer: Steerer) -> str:
-    """What to look at when agents are silent."""
+    """What to check when agents send no loads."""
     refused = [
-        topic for each in steerer.connections.by_url.values() for topic in each.link.refused_filters
+        topic
+        for source in steerer.connections.by_url.values()
+        for topic in source.link.refused_filters
     ]
     if refused:
         return f"the broker's ACL refuses {refused[0]}: see `federator doctor --acl`"
@@ -279,7 +282,7 @@ def why_no_load(steerer: Steerer) -> str:
 
 
 class _Said:
-    """What people are told of decisions: once, not every two seconds."""
+    """Prints decisions for people: once, not every two seconds."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -288,7 +291,7 @@ class _Said:
         self.enough = False
 
     def on_decision(self, decision: Decision, placing: Placing, edges: list[str]) -> None:
-        """Tell what would move, or that nothing does, if that is news."""
+        """Print what would move, or that nothing does, if that is new."""
         self._decisions += 1
         last = self._decisions >= ONCE_DECISIONS
         if not decision.moves and not placing.changed and not last:
@@ -304,7 +307,7 @@ class _Said:
 
 
 def decision_text(decision: Decision) -> list[str]:
-    """A decision for people."""
+    """Format a decision for people."""
     if not decision.moves:
         return [f"nothing moves: {decision.why}"]
     lines = [decision.why]
@@ -316,7 +319,7 @@ def decision_text(decision: Decision) -> list[str]:
 
 
 def as_text(move: Move) -> str:
-    """A move for people."""
+    """Format a move for people."""
     filters = ", ".join(move.filters[:3]) + (", ..." if len(move.filters) > 3 else "")
     way = "the ordinary way"
     if move.tree is not None:

@@ -1,6 +1,6 @@
-"""The steerer's other trade: which broker is preferred as a core, told in the same plans as trees.
+"""Places cores: the preference of brokers as cores, published in the same plans as trees.
 
-What is decided, is decided in ``planner.steering.placing``.
+``planner.steering.placing`` makes the decisions.
 
 Source: docs/steering.md, "Cores".
 """
@@ -19,7 +19,7 @@ from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import wall_clock_ms
 
 ASK_GAP_MS: Final = Millis(5_000)
-"""Between two changes of what agents are asked about: a crowd has new filters all the time."""
+"""Least time between two changes of what agents are asked about: filters change constantly."""
 
 DECISIONS_KEPT: Final = 32
 LISTED_MAX: Final = 100
@@ -28,11 +28,11 @@ _log = structlog.get_logger()
 
 
 class Cores:
-    """Places cores, if it is to.
+    """Places cores, if configured.
 
     Attributes:
         moves: How often a broker was given another priority.
-        last: What was decided last.
+        last: The last decision.
     """
 
     def __init__(self, manner: Manner, *, wanted: bool) -> None:
@@ -40,27 +40,27 @@ class Cores:
         self.last = Placing(why="steering.cores is off" if not wanted else "")
         self.decisions: deque[dict[str, object]] = deque(maxlen=DECISIONS_KEPT)
         self._placer = CorePlacer(manner) if wanted else None
-        self._followed = False  # some agent would follow
+        self._followed = False  # whether some agent supports placed cores
         self._asked: tuple[str, ...] | None = None
-        self._asked_ms = Millis(0)  # since when
-        self._told: dict[BrokerId, int] = {}  # priorities, as plans tell them
+        self._asked_ms = Millis(0)  # when ``_asked`` last changed
+        self._told: dict[BrokerId, int] = {}  # priorities, as published in plans
 
     @property
     def asked(self) -> tuple[str, ...] | None:
-        """About which filters to ask agents; ``None``: about no mesh."""
+        """The filters that agents are asked about; ``None``: no mesh is asked about."""
         return self._asked
 
     def priority(self, broker: BrokerId) -> int | None:
-        """What the plan of ``broker`` says of it as a core."""
+        """The core priority in the plan of ``broker``."""
         return self._told.get(broker)
 
     @property
     def placed(self) -> int:
-        """How many brokers have a priority of ours."""
+        """How many brokers have a priority from us."""
         return len(self._told)
 
     def adopt(self, plans: Iterable[Plan], *, now_ms: Millis, dry: bool) -> None:
-        """Go on with what whoever steered before told."""
+        """Take over the priorities that the steerer before us published."""
         if self._placer is not None:
             priorities = {p.broker: p.priority for p in plans if p.priority is not None}
             self._placer.adopt(priorities, now_ms=now_ms)
@@ -69,7 +69,7 @@ class Cores:
     def decide(
         self, heard: Iterable[tuple[Load, Millis]], steerer: str, now_ms: Millis, watch: Watch
     ) -> Placing:
-        """In a thread: the placer is touched by nobody else meanwhile."""
+        """Decide, in a thread: nothing else uses the placer meanwhile."""
         if self._placer is None:
             return self.last
         for load, came_ms in heard:
@@ -78,9 +78,7 @@ class Cores:
         return self._placer.decide(now_ms=now_ms, watch=watch)
 
     def follow(self, placing: Placing, *, obeyed: bool, number: int, now_ms: Millis) -> bool:
-        """Tell from plan ``number`` on what was decided. Returns whether that plan is to be told
-        now.
-        """
+        """Publish the decision from plan ``number`` on; return whether that plan is due now."""
         self.last = placing
         if self._placer is None:
             return False
@@ -106,12 +104,12 @@ class Cores:
             "cost_promised": round(placing.cost_promised, 1),
             "why": placing.why,
         }
-        moves = [as_text(each) for each in placing.moves[:LISTED_MAX]]
+        moves = [as_text(move) for move in placing.moves[:LISTED_MAX]]
         self.decisions.append({"at_ms": wall_clock_ms(), **figures, "moves": moves})
         _log.info("steer.cores_placed", brokers=len(self._told), moves=moves[:8], **figures)
 
     def end(self) -> None:
-        """Tell no priority any more, and ask nothing."""
+        """Publish no priority any longer, and ask nothing."""
         self._placer, self._asked, self._told = None, None, {}
 
     def snapshot(self) -> dict[str, object]:
@@ -130,15 +128,15 @@ class Cores:
 
 
 def as_text(move: CoreMove) -> str:
-    """A move for people."""
+    """Format a move for people."""
     return f"{move.filter} ({move.rate:.3g}/s): core {move.core}, not {move.was}"
 
 
 def placing_text(placing: Placing) -> list[str]:
-    """What would move, for people; nothing if nothing would."""
+    """Format what would move, for people; empty if nothing would."""
     if not placing.changed:
         return []
     lines = [f"cores: {placing.why}: {placing.cost:.4g} before, {placing.cost_promised:.4g} then"]
-    lines += [f"  {as_text(each)}" for each in placing.moves[:LISTED_MAX]]
-    order = [f"{each}" for each in sorted(placing.priorities, key=placing.priorities.__getitem__)]
+    lines += [f"  {as_text(item)}" for item in placing.moves[:LISTED_MAX]]
+    order = [f"{item}" for item in sorted(placing.priorities, key=placing.priorities.__getitem__)]
     return [*lines, f"  brokers by preference: {', '.join(order) or 'as configured'}"]

@@ -1,8 +1,8 @@
-"""The steerer's third trade: which topics stay at the edge, told in the same plans as trees.
+"""Keeps topics at the edge: which ones, published in the same plans as trees.
 
-No topic is listed anywhere. The hub is told which of its wishes only collect, and says so to
-everybody; the others are told to keep what nobody else wants. So what is kept is decided for each
-topic by its broker's agent, which hears of every subscriber at once, and here it is only counted.
+No topic is listed anywhere. The hub's plan lists which of its filters only collect, and the hub
+announces that to all; the other plans say to keep what no other broker wants. So each topic is
+decided by its broker's agent, which learns of every subscriber at once; here we only count.
 
 Source: docs/placement.md 4; docs/steering.md, "Topics at the edge".
 """
@@ -18,7 +18,7 @@ from federator.protocol.messages.steering import FlowLoad, Load, Plan
 from federator.protocol.types import BrokerId, Millis
 
 SETTLED_MS: Final = Millis(10_000)
-"""When it was the same for so long, what is kept is told."""
+"""The kept rate is logged after the state was the same for so long."""
 
 LISTED_MAX: Final = 1_000
 TOLD_MAX: Final = 8
@@ -34,7 +34,7 @@ class Kept(NamedTuple):
 
 
 class Edges:
-    """What plans say of the edge, if anything is to be kept there.
+    """What plans say about the edge, if anything is to be kept there.
 
     Attributes:
         wanted: Whether anything is to be kept.
@@ -47,10 +47,11 @@ class Edges:
         self._hub = BrokerId(int(settings.hub)) if settings.hub.isdecimal() else None
         self._loads: list[Load] = []  # the newest of each agent
         self._told: tuple[object, ...] = ()
-        self._since_ms: Millis | None = None  # since when that is to be told; ``None``: it was
+        # since when ``_told`` waits to be logged; ``None``: it was
+        self._since_ms: Millis | None = None
 
     def plan_of(self, broker: BrokerId) -> tuple[str, tuple[str, ...]]:
-        """What the plan of ``broker`` says: the policy to keep by, and what to collect."""
+        """Contents of the plan of ``broker``: the keep policy, and filters that only collect."""
         if not self.wanted or self._hub is None:
             return "", ()
         if broker == self._hub:
@@ -58,17 +59,17 @@ class Edges:
         return self._policy.value, ()
 
     def adopt(self, plans: Iterable[Plan]) -> None:
-        """Go on with the hub of whoever steered before, until agents told who has its name."""
+        """Take over the hub of the steerer before us, until agents report a broker of its name."""
         for plan in plans:
             if self._hub is None and plan.collects == self._settings.collects:
                 self._hub = BrokerId(plan.broker)
 
     def end(self) -> None:
-        """Let nothing be kept any more."""
+        """Publish plans that keep nothing."""
         self.wanted = False
 
     def follow(self, loads: Iterable[Load], *, now_ms: Millis) -> bool:
-        """Go by what agents told last. Returns whether plans are others than before."""
+        """Use the agents' newest loads. Returns whether plans changed."""
         self._loads = list(loads)
         if not self.wanted:
             return False
@@ -77,26 +78,27 @@ class Edges:
         return self._hub != before
 
     def kept(self) -> Kept:
-        told = [load.kept for load in self._loads if load.kept is not None]
-        return Kept(sum(t.publications for t in told), sum(t.rate for t in told))
+        kept = [load.kept for load in self._loads if load.kept is not None]
+        return Kept(sum(t.publications for t in kept), sum(t.rate for t in kept))
 
     def would_keep(self) -> Kept:
-        """What would be kept, of the flows that agents tell: only the hub wants it, to collect it.
+        """What would be kept of the flows that agents report: only the hub wants it, to collect it.
 
-        Under LP it may be less: nobody tells what clients beside the publisher subscribe to.
+        Under LP it may be less: subscriptions of the publishing broker's other clients are not
+        reported.
         """
         flows = [flow for load in self._loads for flow in load.flows if self._is_collected(flow)]
         return Kept(sum(f.publications for f in flows), sum(f.rate for f in flows))
 
     def text(self) -> list[str]:
-        """What would be kept, for people; nothing if nothing is to be."""
+        """Format what would be kept, for people; empty if nothing is to be."""
         if not self.wanted:
             return []
         if self._hub is None:
             return [f"topics at the edge: {self._why_no_hub()}"]
-        found = self.would_keep()
+        would = self.would_keep()
         most = "at most " if self._policy is KeepPolicy.LP else ""
-        what = f"{found.publications:.3g} publications/s, {found.rate / 1e3:.3g} kbit/s"
+        what = f"{would.publications:.3g} publications/s, {would.rate / 1e3:.3g} kbit/s"
         return [f"topics at the edge: {most}{what} that only {self._hub} collects would be kept"]
 
     def snapshot(self) -> dict[str, object]:
@@ -114,14 +116,14 @@ class Edges:
             "rate": round(kept.rate),
         }
 
-    # Within
+    # Internal
 
     def _find_hub(self) -> BrokerId | None:
         named = self._settings.hub
-        found = [load.broker for load in self._loads if load.name == named]
-        if named.isdecimal() or not found:  # or silent for a while
+        brokers = [load.broker for load in self._loads if load.name == named]
+        if named.isdecimal() or not brokers:  # or its agent is silent for a while
             return self._hub
-        return BrokerId(found[0]) if len(found) == 1 else None
+        return BrokerId(brokers[0]) if len(brokers) == 1 else None
 
     def _why_no_hub(self) -> str:
         count = sum(load.name == self._settings.hub for load in self._loads)
@@ -133,12 +135,12 @@ class Edges:
         return only and set(flow.filters) <= set(self._settings.collects)
 
     def _collected(self) -> tuple[str, ...]:
-        """What the hub says that it collects."""
-        told = [load.kept for load in self._loads if load.broker == self._hub]
-        return told[0].collects if told and told[0] is not None else ()
+        """The filters that the hub reports as only collecting."""
+        kept = [load.kept for load in self._loads if load.broker == self._hub]
+        return kept[0].collects if kept and kept[0] is not None else ()
 
     def _answers(self) -> tuple[list[tuple[BrokerId, str]], list[BrokerId]]:
-        """Who does not follow, with the reason, and whose agents keep what they may."""
+        """The brokers that do not follow, with the reason, and those that keep what they may."""
         refused: list[tuple[BrokerId, str]] = []
         followers: list[BrokerId] = []
         for load in sorted(self._loads, key=lambda each: each.broker):

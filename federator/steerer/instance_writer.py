@@ -1,4 +1,4 @@
-"""Writes what a steerer measured to a file that ``federator plan`` reads; in the solver's thread.
+"""Writes a steerer's measurements to a file for ``federator plan``; in the solver's thread.
 
 Source: docs/steering.md, "What was measured, as an instance".
 """
@@ -15,7 +15,7 @@ from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.storage.durable import write_whole
 
 EVERY_MS: Final = Millis(60_000)
-"""Between two writings."""
+"""Least time between two automatic writes."""
 
 READABLE_FILE: Final = 0o644
 
@@ -23,7 +23,7 @@ _log = structlog.get_logger()
 
 
 class InstanceWriter:
-    """Writes to ``path`` what ``decider`` knows, once a minute and when asked to."""
+    """Writes what ``decider`` measured to ``path``, once a minute and on request."""
 
     def __init__(self, path: Path, decider: Decider) -> None:
         self._path, self._decider = path, decider
@@ -40,9 +40,9 @@ class InstanceWriter:
         if problem is None:
             return
         self._due_ms = Millis(monotonic_ms() + EVERY_MS)
-        found = measured(problem, self._decider.names())
+        instance = measured(problem, self._decider.names())
         try:
-            write_whole(self._path, found.encode(), mode=READABLE_FILE)
+            write_whole(self._path, instance.encode(), mode=READABLE_FILE)
         except OSError as error:
             reason = error.strerror or str(error)
             _log.warning("steer.instance_not_written", path=str(self._path), reason=reason)
@@ -50,7 +50,7 @@ class InstanceWriter:
         _log.info(
             "steer.instance_written",
             path=str(self._path),
-            flows=found.instance.topics,
-            path_cost=found.path_cost,
-            overloaded=found.overloaded,
+            flows=instance.instance.topics,
+            path_cost=instance.path_cost,
+            overloaded=instance.overloaded,
         )

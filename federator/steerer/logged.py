@@ -1,4 +1,4 @@
-"""Decisions that moved something, as the log and ``/status`` tell them."""
+"""Decisions that moved something, as logged and in ``/status``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Logged:
     measured: float | None = None  # load of the fullest link then
 
     def tell(self) -> None:
-        """Say what moves."""
+        """Log what moves."""
         decision = self.decision
         _log.info(
             "steer.decided",
@@ -47,7 +47,7 @@ class Logged:
             )
 
     def tell_measured(self, shares: Mapping[Ends, float]) -> None:
-        """Say how full links are now."""
+        """Log how full links are now."""
         self.measured = fullest(shares)
         _log.info(
             "steer.measured",

@@ -1,7 +1,7 @@
 """The steerer: connections to all brokers, one decision at a time, plans that are leases.
 
-What moves is decided in ``planner.steering``, in a thread of its own: the loop goes on while a
-solver thinks, so that plans are renewed.
+``planner.steering`` decides what moves, in a thread of its own: the loop keeps renewing plans while
+a solver runs.
 """
 
 import asyncio
@@ -50,23 +50,23 @@ from federator.steerer.plan_trees import trees_at, trees_of
 TICK_S: Final = 0.5
 NAME_BYTES: Final = 8
 SEND_QUEUE_BYTES_MAX: Final = 16_777_216
-"""A plan of ``TREES_MAX`` trees is some megabytes."""
+"""A plan of ``TREES_MAX`` trees has some megabytes."""
 
 LOADS_MAX: Final = 8_192
-"""That wait for the next decision; further ones are dropped."""
+"""Loads that wait for the next decision; further ones are dropped."""
 
 LISTEN_MS: Final = Millis(6_000)
-"""Between the first plan at brokers and the first decision: whoever steered before is heard, and
-agents tell their loads."""
+"""Between the first readable broker and the first decision: we receive plans of an earlier steerer,
+and agents' loads."""
 
 MEASURED_MS: Final = Millis(10_000)
-"""After a decision, what became of it is told."""
+"""How long after a decision its effect is measured and logged."""
 
 PLAN_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 4_096
 """Of a plan without its signature."""
 
 LAST_MS: Final = 1_000
-"""For how long the last plan holds, where a plan cannot be taken back."""
+"""Validity of the last plan, where a plan cannot be withdrawn."""
 
 DECISIONS_KEPT: Final = 32
 SILENT_MS: Final = Millis(10_000)
@@ -77,17 +77,17 @@ _log = structlog.get_logger()
 
 
 class Steerer:
-    """Steers, or waits until whoever does so has ended.
+    """Steers, or waits until the current steerer has ended.
 
     Args:
-        dry: Publish no trees: decide, and tell what would move.
-        on_decision: Told every decision.
-        instance_file: Where to write the instance that is measured, once a minute and at the end.
+        dry: Publish no trees: decide, and report what would move.
+        on_decision: Called with every decision.
+        instance_file: Where to write the measured instance, once a minute and at the end.
 
     Attributes:
-        counters: What happened since the start; ``app`` says what each is.
+        counters: Counters since the start; ``app`` describes them.
         steers: Whether our plans are at the brokers.
-        holder: Who steers in our place.
+        holder: The steerer that is in charge instead of us.
     """
 
     def __init__(
@@ -132,9 +132,9 @@ class Steerer:
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
         own = settings.keys.own_keys()
-        # Agents with keys want the name that the certificate says.
+        # Agents with keys require the name in our certificate.
         name = secrets.token_hex(NAME_BYTES) if own is None else holder_of(own).name
-        # Of one name the numbers may only grow: there a dry run has its place in the row.
+        # Numbers of one name may only grow, so a dry run with keys takes its turn.
         last = dry and own is None
         self.lease = Lease(name, since_ms=NEVER_FIRST if last else wall_clock_ms())
         self.counters = dict.fromkeys(
@@ -154,10 +154,10 @@ class Steerer:
         self._first_ms: Millis | None = None  # when the first broker could be read
         self._heard: deque[tuple[Load, Millis]] = deque()
         self._deciding = False
-        self._told: set[str] = set()  # what is said only once
+        self._told: set[str] = set()  # what is logged only once
         self._leaving = False
         self._unanswered = 0
-        self._answered = asyncio.Event()  # what was published is acknowledged
+        self._answered = asyncio.Event()  # whether all that we published is acknowledged
         self._answered.set()
         self._on_decision = on_decision
         self._tasks = tasks
@@ -167,13 +167,13 @@ class Steerer:
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect, and go on until cancelled."""
+        """Connect, and run until cancelled."""
         self.connections.start()
         self._tasks.create_task(self._tick(), name="what is due")
         self._tasks.create_task(self.words.run(), name="keys")
 
     async def leave(self, *, patience_s: float, keep_ms: int = 0) -> None:
-        """Take our plans back; or, with ``keep_ms``, let them hold for so long without us."""
+        """Withdraw our plans; or, with ``keep_ms``, leave them valid for so long without us."""
         self._leaving = True
         if self.steers:
             with contextlib.suppress(TimeoutError):
@@ -192,7 +192,8 @@ class Steerer:
             self.publish_plans()
             await self._answered.wait()
             return
-        if self.words.signs:  # nobody with keys believes an empty word; so a last plan of ours ends
+        # agents with keys ignore an empty payload, so our last plan expires soon
+        if self.words.signs:
             self.trees, self._valid_ms = (), LAST_MS
             self.cores.end()
             self.edges.end()
@@ -211,7 +212,7 @@ class Steerer:
     def _do_what_is_due(self) -> None:
         now_ms = monotonic_ms()
         if self._first_ms is None or now_ms - self._first_ms < TICK_S * 1_000:
-            return  # retained plans of others come first
+            return  # wait for retained plans of others
         self.holder = self.lease.holder(now_ms=now_ms)
         if self.steers and self.holder is not None:
             self.steers = False
@@ -236,10 +237,10 @@ class Steerer:
         if listened and (self.steers or self.dry) and not self._deciding:
             self._decide_soon(now_ms)
 
-    # -- what sources tell -----------------------------------------------------------------------
+    # -- events of sources -----------------------------------------------------------------------
 
     def on_readable(self, source: Source) -> None:
-        """A broker can be told its plan."""
+        """Note that a plan can be published at a broker."""
         assert source.broker is not None
         now_ms = monotonic_ms()
         self._first_ms = now_ms if self._first_ms is None else self._first_ms
@@ -248,12 +249,12 @@ class Steerer:
             self._publish(source, source.broker)
 
     def on_gone(self, source: Source) -> None:
-        """Its loads go stale by themselves."""
+        """Forget the broker; its loads expire by themselves."""
         assert source.broker is not None
         self._readable_since.pop(source.broker, None)
 
     def on_word(self, source: Source, packet: PublishPacket) -> None:
-        """A load or a plan came."""
+        """Handle a load or a plan."""
         broker, payload = source.broker, bytes(packet.payload)
         if broker is None:
             if packet.topic == self._plan and payload:
@@ -280,7 +281,7 @@ class Steerer:
             self.counters["loads_dropped"] += 1
 
     def _on_plan(self, broker: BrokerId | None, payload: bytes) -> None:
-        """A plan that is retained at ``broker``; its guide may come later."""
+        """Handle a plan retained at ``broker``; its guide may arrive later."""
         if not payload:
             if broker is not None:
                 self.lease.on_cleared(broker)
@@ -290,19 +291,19 @@ class Steerer:
             return
         if broker is not None and plan.broker != broker:
             raise DecodeError(f"Plan: for broker {plan.broker}, heard at {broker}")
-        wanted = Wanted("steerer", plan.steerer, to=at(plan.broker), stays=True)
-        if self.words.believes(self._plan, payload, wanted):
+        expected = Wanted("steerer", plan.steerer, to=at(plan.broker), stays=True)
+        if self.words.believes(self._plan, payload, expected):
             self.lease.on_plan(plan, now_ms=monotonic_ms(), wall_ms=wall_clock_ms())
 
     # -- plans -----------------------------------------------------------------------------------
 
     def _readable(self) -> list[tuple[BrokerId, Source]]:
         sources = self.connections.by_url.values()
-        found = [(each.broker, each) for each in sources if each.broker is not None]
-        return [(broker, each) for broker, each in found if each.link.connected]
+        pairs = [(source.broker, source) for source in sources if source.broker is not None]
+        return [(broker, source) for broker, source in pairs if source.link.connected]
 
     def publish_plans(self) -> None:
-        """Tell every broker its plan, which renews it."""
+        """Publish each broker's plan, which renews it."""
         self._renew_ms = Millis(monotonic_ms() + self._valid_ms // 3)
         self._number += 1
         for broker, source in self._readable():
@@ -313,7 +314,7 @@ class Steerer:
         if not clear:
             trees = trees_at(broker, self.trees)
             body = encode(self._plan_for(broker, trees))
-            while len(body) > PLAN_BYTES_MAX:  # who knows a tree not takes the ordinary way
+            while len(body) > PLAN_BYTES_MAX:  # agents without the tree use the default route
                 trees = trees[: len(trees) // 2]
                 body = encode(self._plan_for(broker, trees))
             payload = self.words.sign(self._plan, body, to=at(broker))
@@ -359,10 +360,10 @@ class Steerer:
         if now_ms < self._decide_ms or not self._heard:
             return
         self._decide_ms = Millis(now_ms + LOAD_EVERY_MS)
-        heard = list(self._heard)
+        loads = list(self._heard)
         self._heard.clear()
         self._deciding = True
-        self._tasks.create_task(self._decide(heard), name="decision")
+        self._tasks.create_task(self._decide(loads), name="decision")
 
     async def _decide(self, heard: list[tuple[Load, Millis]]) -> None:
         began_ms = monotonic_ms()
@@ -395,7 +396,7 @@ class Steerer:
     def _decided(
         self, heard: list[tuple[Load, Millis]], followed: list[Tree], now_ms: Millis
     ) -> tuple[Decision, Placing]:
-        """In a thread: the decider is touched by nobody else meanwhile."""
+        """Decide, in a thread: nothing else uses the decider meanwhile."""
         for load, came_ms in heard:
             self.decider.on_load(load, now_ms=came_ms)
         if not self.steers:
@@ -423,10 +424,10 @@ class Steerer:
         self.decisions.append(logged)
         logged.tell()
 
-    # -- what we tell ----------------------------------------------------------------------------
+    # -- reports ---------------------------------------------------------------------------------
 
     def measured(self) -> dict[Ends, float]:
-        """Load over capacity of each link, as agents told last."""
+        """Load over capacity of each link, as agents reported last."""
         return {
             (load.broker, link.neighbour): link.rate / link.capacity
             for load, _ in self.loads.values()
@@ -435,14 +436,14 @@ class Steerer:
         }
 
     def _tell_measured(self, now_ms: Millis) -> None:
-        for each in self.decisions:
-            if each.measured is None and now_ms >= each.due_ms:
-                each.tell_measured(self.measured())
+        for logged in self.decisions:
+            if logged.measured is None and now_ms >= logged.due_ms:
+                logged.tell_measured(self.measured())
 
     def _tell_silent(self, now_ms: Millis) -> None:
-        """Say who holds a plan of ours and tells no load."""
+        """Log brokers that hold a plan of ours but whose agents send no load."""
         self.loads = {
-            broker: told for broker, told in self.loads.items() if now_ms - told[1] <= FRESH_MS
+            broker: entry for broker, entry in self.loads.items() if now_ms - entry[1] <= FRESH_MS
         }
         if not self.steers:
             return
@@ -464,18 +465,18 @@ class Steerer:
             _log.info("steer.unbounded", links=unknown)
 
     def on_found(self, broker: BrokerId, url: str) -> None:
-        """Say that a guide told of a broker."""
+        """Log that a guide named a broker."""
         _log.info("steer.broker_found", broker=broker, url=url)
 
     def on_misled(self, broker: BrokerId, url: str) -> None:
-        """Say that somebody is not believed to be who it says."""
+        """Log that a broker's claimed id is not believed."""
         self._complain("steer.not_believed", broker=broker, url=url)
 
     def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
-        """Say where we do not go."""
+        """Log an address that we do not connect to."""
         self._complain("steer.not_dialled", broker=broker, reason=reason)
 
     def on_malformed(self, source: Source, error: DecodeError) -> None:
-        """Say what ``source`` told and does not decode."""
+        """Log a message of ``source`` that does not decode."""
         reason, so_far = str(error)[:200], self.connections.malformed
         self._complain("steer.malformed", url=source.url, reason=reason, so_far=so_far)

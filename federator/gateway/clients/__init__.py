@@ -1,1 +1,1 @@
-"""Clients at the gateway, at work: how they come in, are attended, moved and let go."""
+"""Clients at the gateway, at run time: how they are admitted, served, moved and dismissed."""

@@ -1,7 +1,7 @@
-"""The search for a broker of one client: for its first, and for another when that is lost.
+"""The search for a client's broker: for the first, and for another one when that is lost.
 
-A connection that ends does not tell whether its broker died or threw out this client alone. So the
-broker is asked on the gateway's own connection; what a living broker did is its word.
+When a connection ends, its broker may have died or have disconnected this client alone. So the
+gateway probes the broker on its own connection; what a living broker did is final.
 
 Source: docs/gateway.md, "What is promised".
 """
@@ -17,17 +17,17 @@ from federator.gateway.wire import Reason
 from federator.protocol.types import BrokerId
 
 RETRY_S: Final = 0.1
-"""When every broker failed, until they are tried again."""
+"""The pause after every broker failed, before they are tried again."""
 
 REJECTIONS_MAX: Final = 3
-"""How often brokers may close the connection of a client that they have not accepted, and live."""
+"""How often living brokers may close the connection of a client that they have not accepted."""
 
 BROKER_SECOND_MS: Final = 1_000
-"""A broker counts silence in whole seconds: so much sooner it may end a client."""
+"""A broker counts silence in whole seconds, so it may end a client this much earlier."""
 
 
 class Seeker(Protocol):
-    """The client that a broker is searched for."""
+    """The client that needs a broker."""
 
     session: ClientSession
 
@@ -36,20 +36,20 @@ class Seeker(Protocol):
         """Whether its old broker still serves it, in a planned move."""
 
     def is_too_silent(self, *, after_ms: int) -> bool:
-        """Whether its silence, ``after_ms`` from now, is longer than its keep-alive allows."""
+        """Whether its silence, ``after_ms`` from now, exceeds its keep-alive."""
 
     def dismiss(self, reason: Reason, text: str) -> None:
-        """End the client, and tell it why."""
+        """End the client and send it the reason."""
 
     async def attach_to(self, broker: Broker, *, lost: Broker | None) -> bool:
-        """Connect to ``broker`` and introduce the client; whether the search may end."""
+        """Connect to ``broker`` and introduce the client; return whether the search may end."""
 
 
 class BrokerSearch:
     """The searches of one client, one at a time.
 
     Args:
-        brokers: The brokers that could take the client, best first, without some.
+        brokers: Returns the brokers that could take the client, best first, without those given.
         hold_s: How long the client is kept without a broker.
     """
 
@@ -69,10 +69,10 @@ class BrokerSearch:
         self._rejections = 0
 
     def start(self, *, lost: Broker | None, generation: int = 0) -> None:
-        """Search, unless a search is under way.
+        """Search, unless a search is running.
 
-        The connection to ``lost`` ended, which may have died; ``generation`` tells which of our own
-        connections to it stood when the client was attached.
+        ``lost`` is the broker whose connection ended; it may have died. ``generation`` is that of
+        our own connection to it when the client was attached.
         """
         running = self._task is not None and not self._task.done()
         if running and self._task is not asyncio.current_task():
@@ -81,16 +81,16 @@ class BrokerSearch:
         self._task = asyncio.create_task(self._run(lost, generation), name=name)
 
     def on_failed(self, broker: Broker) -> None:
-        """Try ``broker`` only when all others have failed, too."""
+        """Try ``broker`` only after all others have failed, too."""
         self._failed.add(broker.id)
 
     def on_attached(self) -> None:
-        """Begin anew next time: a broker accepted the client."""
+        """Forget earlier failures: a broker accepted the client."""
         self._since_s = None
         self._failed.clear()
 
     def cancel(self) -> None:
-        """End the search, unless it is the search that ends the client."""
+        """Cancel the search, unless it is the caller."""
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
@@ -100,11 +100,12 @@ class BrokerSearch:
             self._since_s = loop.time()
         end_s = self._since_s + self._hold_s
         if lost is not None and self._client.moving:
-            self._failed.add(lost.id)  # it serves the client until another does
+            self._failed.add(lost.id)  # the old broker serves the client until another does
             lost = None
         if lost is not None and await self._was_thrown_out(lost, generation):
             return
-        dead = lost if session.accepted else None  # nothing of who was not let in was there
+        # a client that was not accepted has left nothing there
+        dead = lost if session.accepted else None
         while session.state is not State.GONE:
             for broker in self._brokers(self._failed):
                 if await self._client.attach_to(broker, lost=dead):
@@ -118,7 +119,7 @@ class BrokerSearch:
             self._failed.clear()
 
     async def _was_thrown_out(self, lost: Broker, generation: int) -> bool:
-        """Whether a living broker ended the client's connection; the client is then dismissed."""
+        """Dismiss the client if a living broker ended its connection; return whether it did."""
         client, accepted = self._client, self._client.session.accepted
         if lost.id not in self._failed:
             if accepted and await lost.lives(generation):
@@ -129,7 +130,7 @@ class BrokerSearch:
                 return True
             self._failed.add(lost.id)
         if not accepted:
-            # That a client was not let in is no proof that the broker died: it may be full.
+            # A rejected client does not prove that the broker died: it may be full.
             self._rejections += 1
             if self._rejections >= REJECTIONS_MAX and await lost.lives(generation):
                 client.dismiss(Reason.UNSPECIFIED, "its broker closes its connection")

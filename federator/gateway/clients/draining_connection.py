@@ -1,8 +1,7 @@
-"""What a broker still gives a client that is leaving it for another, in a planned move.
+"""Deliveries from the broker that a client leaves, in a planned move.
 
-Its deliveries are taken and acknowledged here, and given to the client, those of them that do not
-come by the new broker too, before any of the new one's. When the new broker serves, this one is
-left.
+They are received and acknowledged here. Those that do not arrive by the new broker, too, are sent
+to the client before any of the new one's. When the new broker serves, this connection is closed.
 
 Source: docs/gateway.md, "Planned moves".
 """
@@ -21,7 +20,7 @@ DRAINED_BYTES_MAX: Final = 16_777_216
 
 
 class DrainingConnection:
-    """A client's connection to the broker that is being left."""
+    """A client's connection to the broker that it leaves."""
 
     def __init__(
         self, port: Port, splitter: wire.Splitter, version: Version, broker: Broker
@@ -36,13 +35,13 @@ class DrainingConnection:
         port.block("client", False)
 
     def take(self, until_ms: Millis) -> list[bytes]:
-        """Deliveries at QoS 1 and 2 that came until then, and that were not taken before."""
+        """Remove and return the QoS 1 and 2 deliveries received until ``until_ms``."""
         taken = [packet for came_ms, packet in self._deliveries if came_ms <= until_ms]
         del self._deliveries[: len(taken)]
         return taken
 
     def on_data(self, port: Port, data: bytes) -> bool:
-        """Take deliveries, and acknowledge them."""
+        """Take deliveries and acknowledge them."""
         answers: list[bytes] = []
         try:
             block, packets = self._splitter.feed(data)
@@ -64,13 +63,13 @@ class DrainingConnection:
         return self._splitter.more
 
     def on_lost(self, port: Port, error: Exception | None) -> None:
-        """Do nothing: what came by the connection is kept here."""
+        """Do nothing: what was received is kept here."""
 
     def on_room(self, port: Port, room: bool) -> None:
-        """Do nothing: only acknowledgements go there."""
+        """Do nothing: only acknowledgements are sent."""
 
     def close(self) -> None:
-        """Leave the broker, without the will."""
+        """Disconnect from the broker, without the will."""
         if self._port.open:
             self._port.write([wire.write_disconnect(0, self._version)])
         self._port.close()

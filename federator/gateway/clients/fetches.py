@@ -1,9 +1,9 @@
-"""What clients missed that moved from a dead broker, fetched by the agent beside their new one.
+"""Fetch what moved clients missed through the agent beside their new broker.
 
-A publisher elsewhere knows nothing of the death: what its broker acknowledged is in an agent's
-custody log. So the agent of the new broker is asked, as soon as the subscriptions stand there, what
-was published since shortly before the death. It tells what its broker will not deliver by itself;
-of that, each client is given what it did not get.
+A publisher elsewhere does not notice the death: what its broker acknowledged is in an agent's
+custody log. So, as soon as the subscriptions are made at the new broker, its agent is asked what
+was published since shortly before the death. The agent returns what its broker will not deliver by
+itself; each client gets the part that it did not receive.
 
 Source: docs/gateway.md, "What a client missed".
 """
@@ -23,35 +23,35 @@ from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import monotonic_ms
 
 GATHER_S: Final = 0.02
-"""Clients that move together share a question."""
+"""Clients that move within this time share a question."""
 
 BEFORE_MS: Final = 1_000
 """How long a publication may have been under way to a client when its broker died."""
 
 GRACE_S: Final = 0.2
-"""What was on its way when the question was asked may still come, and needs not be given twice."""
+"""Wait for what was under way when the question was asked: it need not be sent twice."""
 
 AGAIN_S: Final = 1.0
-"""What is found later is given a little later: each time all is looked through for each client."""
+"""Later answers are collected this long: each round compares everything for each client."""
 
 OPEN_S: Final = 9.0
-"""How long an answer may take; the agent waits a little shorter for what it looks for."""
+"""How long an answer may take; the agent itself stops a little earlier."""
 
 OPEN_MAX: Final = 64
 ANSWER_BYTES_MAX: Final = 4_194_304
 FOUND_BYTES_MAX: Final = 33_554_432
-"""Of all that are open."""
+"""Of all open questions."""
 
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """One that is open.
+    """One open question.
 
     Attributes:
-        since_ms: From when on is asked, and
-        lost_ms: when the last of the clients had no broker any more.
-        found: All that was found so far: equal ones are told apart by their number only.
-        giving: Whether more was found than was given; ``rounds``: how often it was.
+        since_ms: The question covers publications from here on.
+        lost_ms: When the last of the clients lost its broker.
+        found: All publications found so far: equal ones can only be counted.
+        giving: Whether a round is scheduled; ``rounds``: how many there were.
     """
 
     broker: BrokerId
@@ -92,7 +92,7 @@ class Fetches:
         self._gathered: dict[BrokerId, dict[ProxiedClient, None]] = {}
 
     def ask(self, client: ProxiedClient) -> None:
-        """Have the agent fetch what ``client``, whose subscriptions stand there, missed."""
+        """Ask the agent for what ``client``, whose subscriptions are made there, missed."""
         broker = client.broker
         if broker is None or client.lost_ms is None:
             return
@@ -105,7 +105,7 @@ class Fetches:
         question = self._questions.get(answer.number)
         if question is None or question.broker != broker:
             return
-        room = FOUND_BYTES_MAX - sum(each.bytes for each in self._questions.values())
+        room = FOUND_BYTES_MAX - sum(other.bytes for other in self._questions.values())
         for packet in answer.packets:
             publication = told(packet, question.lost_ms)
             if publication is None:
@@ -149,17 +149,20 @@ class Fetches:
                 client.lost_ms = None
 
     async def _give(self, question: _Question) -> None:
-        """Give each client what it did not get, of all that was found."""
+        """Send each client the found publications that it did not receive."""
         await asyncio.sleep(AGAIN_S if question.rounds else GRACE_S)
         question.giving = False
         question.rounds += 1
         since_ms = question.since_ms
         if any(client.session.subscriptions.wants_none_of_its_own for client in question.clients):
             journal = self._journal.between(Millis(since_ms - EARLY_MS), monotonic_ms())
-            ours = {(each.topic, each.payload): each.client for each in journal}
-            for each in question.found:
-                each.client = ours.get((each.topic, each.payload), "")
+            ours = {
+                (publication.topic, publication.payload): publication.client
+                for publication in journal
+            }
+            for publication in question.found:
+                publication.client = ours.get((publication.topic, publication.payload), "")
         for client in question.clients:
             if client.broker is not None and client.broker.id == question.broker:
                 client.give_missed(since_ms, Millis(since_ms - 1), qos=(), others=question.found)
-                await asyncio.sleep(0)  # each takes a moment: other traffic goes on in between
+                await asyncio.sleep(0)  # each client takes a moment: let other traffic pass

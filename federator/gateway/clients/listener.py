@@ -1,6 +1,6 @@
-"""Where clients come in: listeners, and what happens until a CONNECT is whole.
+"""Listeners, and connections until their CONNECT is complete.
 
-Source: OASIS MQTT 5.0, 3.1; who does not say CONNECT in time is sent away.
+Source: OASIS MQTT 5.0, 3.1; a connection without CONNECT in time is closed.
 """
 
 import asyncio
@@ -23,26 +23,26 @@ from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
 PORT_TAKEN_EXIT_CODE: Final = 69
 BACKLOG: Final = 1_024
-"""Connections that the kernel keeps for us,"""
+"""Connections that the kernel queues for us,"""
 
 ACCEPTED_AT_ONCE: Final = 32
-"""and those that are taken from it in one turn of the loop."""
+"""and those accepted in one turn of the loop."""
 
 _log = structlog.get_logger()
 
 
 class ConnectingClient(PortOwner, Protocol):
-    """Who hears of a client's connection once its CONNECT is whole."""
+    """Takes over a client's connection once its CONNECT is complete."""
 
     def dismiss(self, reason: Reason, text: str) -> None:
-        """End the client, and tell it why."""
+        """End the client and send it the reason."""
 
     def go_on(self, block: bytes, packets: list[Packet]) -> None:
         """Take what the client sent behind its CONNECT in the same read."""
 
 
 class ListenerContext(Protocol):
-    """What a listener needs of the gateway, which lets clients in."""
+    """What a listener needs of the gateway, which admits clients."""
 
     antechamber: Antechamber
     counters: GatewayCounters
@@ -51,7 +51,7 @@ class ListenerContext(Protocol):
     def admit(
         self, connect: wire.Connect, port: Port, splitter: wire.Splitter, place: Place
     ) -> ConnectingClient:
-        """Let in a client that said ``connect``, or raise ``MalformedError`` with its version."""
+        """Admit the client that sent ``connect``, or raise ``MalformedError`` with its version."""
 
 
 class Listener:
@@ -66,7 +66,7 @@ class Listener:
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Begin to listen.
+        """Start listening.
 
         Raises:
             ConfigError: The port is taken, or the address is not ours.
@@ -79,8 +79,8 @@ class Listener:
                 port,
                 backlog=ACCEPTED_AT_ONCE,
             )
-            for each in self._server.sockets:
-                with each.dup() as same:
+            for sock in self._server.sockets:
+                with sock.dup() as same:
                     same.listen(BACKLOG)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
@@ -88,13 +88,13 @@ class Listener:
             raise ConfigError(text, exit_code=PORT_TAKEN_EXIT_CODE) from error
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Accept no more connections."""
         if self._server is not None:
             self._server.close()
 
 
 class _PendingConnection(asyncio.Protocol):
-    """A connection whose CONNECT is not whole yet; a TLS one is plain at first."""
+    """A connection whose CONNECT is incomplete; a TLS one starts as plain TCP."""
 
     _place: Place
 
@@ -112,8 +112,8 @@ class _PendingConnection(asyncio.Protocol):
         self._timer = DeadlineTimer(self._give_up)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a place, and give the client time to say CONNECT."""
-        arrived = cast("asyncio.Transport", transport)  # uvloop's is none
+        """Take a place, and start the time limit for CONNECT."""
+        arrived = cast("asyncio.Transport", transport)  # uvloop's is not an asyncio.Transport
         host, *_ = arrived.get_extra_info("peername") or ("",)
         place = self._context.antechamber.enter(host, self._give_up)
         if place is None:
@@ -126,10 +126,10 @@ class _PendingConnection(asyncio.Protocol):
             arrived.set_protocol(self.port)
             self.port.connection_made(arrived)
             return
-        # The loop's own TLS servers tell nobody of a connection before its handshake is over.
+        # The loop's own TLS servers report a connection only after its handshake.
         try:
             self._socket = arrived.get_extra_info("socket").dup()
-        except OSError:  # the system lets us have no more
+        except OSError:  # no file descriptor left
             self._give_up()
             return
         finally:
@@ -142,11 +142,11 @@ class _PendingConnection(asyncio.Protocol):
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self.port, arrived, ssl=tls, ssl_handshake_timeout=self._timeout_ms / 1000
             )
-        except OSError:  # TLS errors are such
+        except OSError:  # TLS errors are OSErrors
             self._leave()
 
     def on_data(self, port: Port, data: bytes) -> bool:
-        """Let the client in when its CONNECT is whole, or send it away."""
+        """Admit the client when its CONNECT is complete, or refuse it."""
         self._place.receive(len(data))
         if not port.open:
             return False
@@ -170,11 +170,11 @@ class _PendingConnection(asyncio.Protocol):
         return self._splitter.more
 
     def on_lost(self, port: Port, error: Exception | None) -> None:
-        """Forget a client that left."""
+        """Free the place of a connection that ended."""
         self._leave()
 
     def on_room(self, port: Port, room: bool) -> None:
-        """Do nothing: what is sent to pending connections never fills them."""
+        """Do nothing: too little is sent to pending connections to fill them."""
 
     def _refuse(self, error: MalformedError) -> None:
         self._context.counters.refused += 1
@@ -189,11 +189,11 @@ class _PendingConnection(asyncio.Protocol):
         self._context.counters.refused += 1
         self._leave()
         self.port.abort()
-        if self._socket is not None:  # which the port has not, before the handshake is over
+        if self._socket is not None:  # the port has no transport before the handshake is over
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def _leave(self) -> None:
         self._place.leave()
-        self._splitter = wire.Splitter(firsts=wire.FROM_CLIENT)  # what it holds is freed at once
+        self._splitter = wire.Splitter(firsts=wire.FROM_CLIENT)  # frees the held bytes at once
         self._timer.set(None)

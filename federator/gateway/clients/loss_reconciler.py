@@ -1,9 +1,9 @@
-"""After the death of a broker: see that no client of ours missed anything.
+"""After the death of a broker: make sure that none of our clients missed anything.
 
-The routes around a dead broker take a moment to be found, and what was on its way just then may be
-stuck in the log of an agent that nobody reaches. So what was acknowledged around that time, to
-clients of this gateway and, asked for, of the others, is held against what each of our subscribers
-got, and the rest is given to it.
+Routes around a dead broker take a moment to form, and publications under way at that time may be
+stuck in the log of an unreachable agent. So what was acknowledged around the death, to clients of
+this gateway and, on request, of the others, is compared with what each of our subscribers got; each
+gets the rest.
 
 Source: docs/gateway.md, "What a client missed".
 """
@@ -32,17 +32,17 @@ CHECKS_MS: Final = (
     (2, 3_001, 8_000, 12_500),
     (1, 10_001, 16_000, 18_000),
 )
-"""What was published at this QoS and acknowledged between the second and the third is looked for at
-the fourth, in milliseconds from the death. Agents find other routes in half a second, usually, and
-forget a dead core after 15 s, at the latest. Who waits longer gives less twice, and later: at QoS 2
-that is preferred."""
+"""(QoS, from, to, at): what was published at this QoS and acknowledged between ``from`` and ``to``
+is checked at ``at``, in milliseconds from the death. Agents find other routes in half a second,
+usually, and forget a dead core after 15 s, at the latest. A later check repeats fewer publications,
+but sends them later: preferred at QoS 2."""
 
 REST_POLL_S: Final = 0.05
 REST_POLLS: Final = 120
-"""So long the moves of clients are waited for: longer than anybody asks whether they are known."""
+"""How long we wait for clients to move: longer than questions about their subscriptions last."""
 
 ANSWERS_S: Final = 1.0
-"""How long other gateways are waited for."""
+"""How long to wait for answers of other gateways."""
 
 ANSWER_BYTES_MAX: Final = 4_194_304
 PAGE_BYTES_MAX: Final = 262_144
@@ -55,8 +55,8 @@ class LossReconciler:
     Args:
         first: Greater than the number of every earlier question.
         start: Runs a coroutine under a name.
-        at_rest: Whether everybody knows where clients moved: until then what they lack may come by
-            itself.
+        at_rest: Whether all agents know the moved clients' subscriptions: until then missing
+            publications may arrive by themselves.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class LossReconciler:
         self._heard: dict[tuple[str, int], None] = {}
 
     def on_death(self, broker: BrokerId) -> None:
-        """Check for losses after the death of ``broker``, of which we may be told many times."""
+        """Check for losses after the death of ``broker``; repeated calls are ignored."""
         now_ms = monotonic_ms()
         if self._deaths.allow(broker, now_ms):
             self._start(self._watch(now_ms), name=f"missed through {broker}")
 
     def on_recall(self, recall: Recall, broker: Broker) -> None:
-        """Answer another gateway that asks what our clients published."""
+        """Answer another gateway's question what our clients published."""
         question = recall.gateway, recall.number
         if recall.gateway == self._name or question in self._heard:
             return
@@ -114,10 +114,12 @@ class LossReconciler:
             due_ms = death_ms + at_ms - monotonic_ms()
             await asyncio.sleep(max(0, due_ms) / 1_000)
             span = Millis(death_ms + from_ms), Millis(death_ms + to_ms)
-            others = [each for each in await self._ask(*span) if each.qos == qos]
+            others = [
+                publication for publication in await self._ask(*span) if publication.qos == qos
+            ]
             for client in self._context.every:
                 client.give_missed(*span, qos=(qos,), others=others)
-                await asyncio.sleep(0)  # each takes a moment: other traffic goes on in between
+                await asyncio.sleep(0)  # each client takes a moment: let other traffic pass
 
     async def _ask(self, from_ms: Millis, to_ms: Millis) -> list[Publication]:
         """Ask the other gateways what their clients published."""
@@ -134,11 +136,11 @@ class LossReconciler:
                 broker.ask_others(recall)
         await asyncio.sleep(ANSWERS_S)
         del self._answers[number]
-        return [each for p in packets if (each := told(p, from_ms)) is not None]
+        return [publication for p in packets if (publication := told(p, from_ms)) is not None]
 
 
 def _filters(clients: Iterable[ProxiedClient]) -> tuple[str, ...]:
-    """What clients subscribe to at QoS 1 and 2; everything if that is too long to say."""
+    """The filters of clients at QoS 1 and 2; everything if they are too many to send."""
     filters = {
         filter
         for client in clients
@@ -150,13 +152,13 @@ def _filters(clients: Iterable[ProxiedClient]) -> tuple[str, ...]:
 
 def _pages(publications: Iterable[Publication], filters: Sequence[str]) -> list[list[bytes]]:
     """The publications that match ``filters``, as packets of version 5, in pages."""
-    wanted = FilterTrie()
+    trie = FilterTrie()
     for filter in filters:
-        wanted.add(filter)
+        trie.add(filter)
     pages: list[list[bytes]] = []
     room = total = 0
     for publication in publications:
-        if not wanted.match(publication.topic.decode()):
+        if not trie.match(publication.topic.decode()):
             continue
         packet = publication.as_v5()
         total += len(packet)

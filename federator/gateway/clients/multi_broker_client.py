@@ -1,8 +1,8 @@
-"""Clients whose topics belong to several brokers: a connection each, and a leg to each broker.
+"""Clients whose topics belong to several brokers, with one leg to each broker.
 
-A leg is a whole ``ProxiedClient``, to which an ``UpstreamLeg`` is the client. What the legs write
-there the ``SplitSession`` puts together; what that has for a leg is handed to the leg's proxied
-client as if the client had said it. When one leg ends the client, all end.
+A leg is a whole ``ProxiedClient``; an ``UpstreamLeg`` stands in for its client. The
+``SplitSession`` merges what the legs write, and hands its packets for a leg to the leg's proxied
+client as if the client had sent them. When one leg ends the client, all legs end.
 
 Source: docs/gateway.md, "Topics of certain brokers".
 """
@@ -25,7 +25,7 @@ from federator.runtime.process.antechamber import Place
 from federator.runtime.process.clocks import monotonic_ms
 
 DEPARTED_MAX: Final = 4_096
-"""Clients whose unfinished QoS 2 deliveries are remembered until they come again."""
+"""Clients whose unfinished QoS 2 deliveries are remembered until they return."""
 
 
 class UpstreamLeg:
@@ -40,20 +40,20 @@ class UpstreamLeg:
 
     @property
     def open(self) -> bool:
-        """Whether the client hears what is written."""
+        """Whether written packets reach the client."""
         return not self.closed and self._client.open
 
     @property
     def full(self) -> bool:
-        """Whether the client takes no more just now."""
+        """Whether the client accepts no more just now."""
         return self._client.port.full
 
     def block(self, why: str, blocked: bool) -> None:
-        """Read no more of the client while any leg has a reason not to."""
+        """Stop reading from the client while any leg has a reason to."""
         self._client.port.block(f"{why} {self._index}", blocked)
 
     def write(self, packets: list[bytes]) -> None:
-        """Give ``packets`` to the client, as far as they are for it."""
+        """Pass ``packets`` to the split session."""
         if not self.closed:
             self._client.on_written(self._index, b"".join(packets))
 
@@ -65,7 +65,7 @@ class UpstreamLeg:
 
 
 class MultiBrokerClient:
-    """One client of several brokers, the session of which (``split``) puts its legs together."""
+    """One client of several brokers; ``split`` is the session that merges its legs."""
 
     def __init__(
         self,
@@ -94,13 +94,13 @@ class MultiBrokerClient:
 
     @property
     def open(self) -> bool:
-        """Whether the client is there."""
+        """Whether the client is connected."""
         return self.port.open and not self._over
 
     def start(self) -> None:
         """Let the proxied clients of all legs find their brokers."""
         self._proxied = [
-            self._proxy(*each) for each in zip(self._split.connects(), self.legs, strict=True)
+            self._proxy(*pair) for pair in zip(self._split.connects(), self.legs, strict=True)
         ]
         for proxied in self._proxied:
             proxied.start()
@@ -119,9 +119,9 @@ class MultiBrokerClient:
         for proxied in self._proxied:
             proxied.heard_ms = now_ms
         if not self._split.accepted or self._early:
-            # Whose each packet is only matters once all brokers let the client in.
+            # Packets are assigned to legs only after all brokers accepted the client.
             self._early.append((block, packets))
-            waits = sum(len(each) for each, _ in self._early)
+            waits = sum(len(ps) for ps, _ in self._early)
             self.port.block("early", waits > self._buffer_bytes_max)
             return
         try:
@@ -136,7 +136,7 @@ class MultiBrokerClient:
             self._feed()
 
     def on_data(self, port: Port, data: bytes) -> bool:
-        """Take what the client sent; whether there is more to take, with no data."""
+        """Take what the client sent; return whether to call again with no data."""
         if not self._split.accepted:
             self._place.receive(len(data))
             if self._over:
@@ -148,36 +148,36 @@ class MultiBrokerClient:
         return self._splitter.more
 
     def on_lost(self, port: Port, error: Exception | None) -> None:
-        """End all legs: the client's connection broke, or it left."""
+        """End all legs: the client's connection broke, or it disconnected."""
         self._end()
         for proxied, leg in self._pairs():
             proxied.on_lost(leg, error)
 
     def on_room(self, port: Port, room: bool) -> None:
-        """Read all brokers as the client takes what they have for it."""
+        """Read from all brokers only while the client has room."""
         for proxied, leg in self._pairs():
             proxied.on_room(leg, room)
 
     def _pairs(self, *, still_open: bool = False) -> Iterator[tuple[ProxiedClient, UpstreamLeg]]:
-        """Each proxied client and its leg, or only those whose leg is not closed."""
+        """The pairs of proxied client and leg, or only those whose leg is open."""
         for proxied, leg in zip(self._proxied, self.legs, strict=True):
             if not (still_open and leg.closed):
                 yield proxied, leg
 
     def _refuse(self, error: MalformedError) -> None:
-        """End the client, which broke the protocol: by one leg, as ``dismiss`` does."""
+        """End the client, which broke the protocol, as ``dismiss`` does."""
         for proxied in self._proxied[:1]:
             proxied.refuse(error)
 
     def dismiss(self, reason: Reason, text: str) -> None:
-        """End the client, and tell it why: by one leg, for as that ends it, all others end."""
+        """End the client and send it the reason, by one leg: that ends all others."""
         for proxied in self._proxied[:1]:
             proxied.dismiss(reason, text)
 
     # -- the legs ---------------------------------------------------------------------------------
 
     def on_written(self, index: int, data: bytes) -> None:
-        """Put what a leg has for the client together with what others have."""
+        """Merge packets that a leg has for the client."""
         if self._over:
             return
         accepted = self._split.accepted
@@ -195,11 +195,11 @@ class MultiBrokerClient:
         elif not accepted:
             self._soon(self._catch_up)
         if any(self._split.to_legs) and self._due is None:
-            # Not now: the proxied client that wrote this is in the midst of it.
+            # Not now: the proxied client that wrote this is still running.
             self._due = self._soon(self._feed)
 
     def on_leg_closed(self) -> None:
-        """End the client with one of its legs, unless it is saying goodbye to all of them."""
+        """End the client with one of its legs, unless it is disconnecting from all of them."""
         if self._over or (self._split.leaving and not all(leg.closed for leg in self.legs)):
             return
         self.port.close()
@@ -208,36 +208,36 @@ class MultiBrokerClient:
         self._soon(self._leave_quietly if refused else self._leave)
 
     def _refuse_torn(self) -> None:
-        """No broker keeps anything of a session that others have not, nor one begun just now."""
+        """End the client and its sessions, new ones too: only some brokers had one."""
         self.port.close()
         self._end()
         self._soon(self._leave_quietly)
         self._soon(self._end_sessions)
 
     def _end_sessions(self) -> None:
-        for each in self._proxied:
-            if each.broker is not None:
-                self._context.on_left(each, each.broker)
+        for proxied in self._proxied:
+            if proxied.broker is not None:
+                self._context.on_left(proxied, proxied.broker)
 
     def _leave(self) -> None:
-        """Break all legs: the client is gone without a word, and where its will is, it is due."""
+        """Break all legs: the client's connection broke, so its will is due."""
         for proxied, leg in self._pairs(still_open=True):
             proxied.on_lost(leg, None)
 
     def _leave_quietly(self) -> None:
-        """Say goodbye on all legs: the client was never let in, so nothing of it is left behind."""
+        """Disconnect all legs: the client was never admitted, so it leaves no will behind."""
         goodbye = wire.write_disconnect(0, self._connect.version)
         for proxied, leg in self._pairs(still_open=True):
             proxied.on_data(leg, goodbye)
 
     def _catch_up(self) -> None:
-        """Take what the client said before all legs were there."""
+        """Take what the client sent before all legs were accepted."""
         for proxied, leg in self._pairs():
             proxied.on_room(leg, not self.port.full)
         self._take_early()
 
     def _take_early(self) -> None:
-        """Take a part of that, and the rest when others had their turn."""
+        """Take a part of that, and the rest in later turns of the loop."""
         early, self._early = self._early, []
         if early:
             self.go_on(*early[0])
@@ -246,7 +246,7 @@ class MultiBrokerClient:
         self.port.block("early", bool(early))
 
     def _feed(self) -> None:
-        """Hand to each leg what the split session has for it."""
+        """Hand each leg's packets from the split session to its proxied client."""
         self._due = None
         for index, out in enumerate(self._split.to_legs):
             if out:
@@ -271,28 +271,28 @@ class MultiBrokerClient:
 
 
 class Upstreams:
-    """The upstreams of one gateway, and the clients that it lets in to them.
+    """The upstreams of one gateway, which admits split clients.
 
     Attributes:
         legs: How many brokers a client has; 1 without upstreams.
     """
 
     def __init__(self, upstreams: Sequence[UpstreamSettings], context: GatewayContext) -> None:
-        self._brokers = [BrokerId(each.broker) for each in upstreams]
-        self._owners = TopicOwners([each.filters for each in upstreams])
+        self._brokers = [BrokerId(upstream.broker) for upstream in upstreams]
+        self._owners = TopicOwners([upstream.filters for upstream in upstreams])
         self.legs = self._owners.legs
         self._context = context
         self._unreleased: dict[str, dict[Delivery, int]] = {}
 
     @property
     def assignments(self) -> list[tuple[str, BrokerId]]:
-        """Patterns of the client ids on legs, and their brokers."""
+        """Patterns of the legs' client ids, and their brokers."""
         return [(f"*{SUFFIX}{leg}", id) for leg, id in enumerate(self._brokers, start=1)]
 
     def admit(
         self, connect: wire.Connect, port: Port, splitter: wire.Splitter, place: Place
     ) -> MultiBrokerClient:
-        """Let in a client that said ``connect``."""
+        """Admit the client that sent ``connect``."""
         split = SplitSession(
             connect,
             self._owners,

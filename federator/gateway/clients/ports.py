@@ -1,8 +1,8 @@
-"""The two connections of one client, to the gateway and on to a broker, as asyncio protocols.
+"""The two connections of one client, to the gateway and to a broker, as asyncio protocols.
 
-Whole reads come in and whole writes go out. An end that does not take what it is sent stops the
-other end from being read: so TCP's own flow control reaches from the broker to the client, and what
-waits here is bounded by the transports' marks.
+Data is handled in whole reads and writes. When one end is full, the other is not read: so TCP's own
+flow control reaches from the broker to the client, and what waits here is bounded by the
+transports' marks.
 """
 
 import asyncio
@@ -11,52 +11,52 @@ from typing import Final, Protocol, cast
 WRITE_HIGH_WATER_BYTES: Final = 65_536
 
 READ_BYTES_MAX: Final = 65_536
-"""Of one connection, in one turn of the loop."""
+"""Per connection and turn of the loop."""
 
 PACKETS_AT_ONCE: Final = 64
 TURN_S: Final = 0.005
-"""So long an owner is given packets of one read, so many at a time, before others have a turn: what
-a packet costs depends on what it is."""
+"""An owner gets packets of one read for this long, so many at a time, before others have a turn:
+the cost of a packet depends on its kind."""
 
-_buffer: Final = memoryview(bytearray(READ_BYTES_MAX))  # of all: a read is taken before the next
+_buffer: Final = memoryview(bytearray(READ_BYTES_MAX))  # shared: a read is handled before the next
 
 
 class End(Protocol):
-    """One end of a proxied client: a connection, or one leg of a client of several brokers."""
+    """One end of a proxied client: a connection, or one leg of a split client."""
 
     @property
     def open(self) -> bool:
-        """Whether something can be written."""
+        """Whether it can be written to."""
 
     @property
     def full(self) -> bool:
-        """Whether it takes no more just now."""
+        """Whether it accepts no more just now."""
 
     def block(self, why: str, blocked: bool) -> None:
-        """Read no more while there is any reason not to."""
+        """Stop reading while there is any reason to."""
 
     def write(self, packets: list[bytes]) -> None:
         """Send ``packets``, in order."""
 
     def close(self) -> None:
-        """End it when all is written; its owner hears nothing more of it."""
+        """Close it after all is written; its owner gets no more events."""
 
 
 class PortOwner(Protocol):
-    """Whoever is told what happens to a port."""
+    """The owner of a port, which gets its events."""
 
     def on_data(self, port: "Port", data: bytes) -> bool:
-        """Take ``data`` that ``port`` read; whether there is more to take, with no data."""
+        """Take ``data`` that ``port`` read; return whether to call again with no data."""
 
     def on_lost(self, port: "Port", error: Exception | None) -> None:
         """Note that ``port`` is gone, and that we did not close it."""
 
     def on_room(self, port: "Port", room: bool) -> None:
-        """Note whether ``port`` takes more just now."""
+        """Note whether ``port`` has room to write."""
 
 
 class Port(asyncio.BufferedProtocol):
-    """One TCP or TLS connection; its owner is told what happens to it."""
+    """One TCP or TLS connection; its owner gets its events."""
 
     __slots__ = ("_blocked", "_closed", "_owner", "full", "transport")
 
@@ -69,26 +69,27 @@ class Port(asyncio.BufferedProtocol):
 
     @property
     def open(self) -> bool:
-        """Whether something can be written."""
+        """Whether it can be written to."""
         return self.transport is not None and not self._closed
 
     def give_to(self, owner: PortOwner) -> None:
-        """Tell another owner what happens from now on."""
+        """Send events to another owner from now on."""
         self._owner = owner
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport: the connection stands."""
-        self.transport = transport = cast("asyncio.Transport", transport)  # uvloop's is none
+        """Take the transport of the open connection."""
+        # uvloop's is not an asyncio.Transport
+        self.transport = transport = cast("asyncio.Transport", transport)
         transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         if self._closed:
             transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """What is read into."""
+        """The buffer to read into."""
         return _buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Pass on to the owner what was read; where there may be more, others have a turn first."""
+        """Pass on to the owner what was read; if there may be more, others have a turn first."""
         if self._pass_on(bytes(_buffer[:nbytes])) or nbytes == READ_BYTES_MAX:
             self.block("turn", True)
             asyncio.get_running_loop().call_soon(self._next_turn)
@@ -100,7 +101,7 @@ class Port(asyncio.BufferedProtocol):
             self.block("turn", False)
 
     def _pass_on(self, data: bytes) -> bool:
-        """Let the owner take ``data`` while the turn lasts; whether it has more to take."""
+        """Let the owner take ``data`` while the turn lasts; return whether it has more to take."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + TURN_S
         while not self._closed and self._owner.on_data(self, data):
@@ -110,24 +111,24 @@ class Port(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the owner that the connection is gone, unless we closed it."""
+        """Report to the owner that the connection is gone, unless we closed it."""
         closed, self._closed = self._closed, True
         self.transport = None
         if not closed:
             self._owner.on_lost(self, exc)
 
     def pause_writing(self) -> None:
-        """Tell the owner that no more is taken just now."""
+        """Report to the owner that the port is full."""
         self.full = True
         self._owner.on_room(self, False)
 
     def resume_writing(self) -> None:
-        """Tell the owner that more is taken again."""
+        """Report to the owner that the port has room again."""
         self.full = False
         self._owner.on_room(self, True)
 
     def block(self, why: str, blocked: bool) -> None:
-        """Read no more while there is any reason not to."""
+        """Stop reading while there is any reason to."""
         before = bool(self._blocked)
         (self._blocked.add if blocked else self._blocked.discard)(why)
         now = bool(self._blocked)
@@ -140,7 +141,7 @@ class Port(asyncio.BufferedProtocol):
             self.transport.write(packets[0] if len(packets) == 1 else b"".join(packets))
 
     def close(self) -> None:
-        """End it when all is written; its owner hears nothing more of it."""
+        """Close it after all is written; its owner gets no more events."""
         self._closed = True
         if self.transport is not None:
             self.transport.close()

@@ -1,6 +1,6 @@
 """One client of the gateway: its session, its connection, and its connection to a broker.
 
-No decision about MQTT is made here; those are the session's. This carries its orders out.
+The session makes all decisions about MQTT. This module carries out its orders.
 
 Source: docs/gateway.md.
 """
@@ -30,10 +30,10 @@ from federator.runtime.process.antechamber import Place
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
 HEAL_GRACE_S: Final = 0.03
-"""What is on its way when a subscription stands may still come, and needs not be given twice."""
+"""Wait for what is under way when a subscription is made: it need not be sent twice."""
 
 REST_S: Final = 1.0
-"""What was published before everybody knew of it may still come, from a broker's queue."""
+"""What was published before a subscription was known may still arrive, from a broker's queue."""
 
 UNMUTE_S: Final = 2.0
 """How long retained values that our own requests bring are kept from a client."""
@@ -43,11 +43,11 @@ UNRELEASED_MAX: Final = 20
 as Mosquitto takes of any size."""
 
 QUIET_S: Final = 2.0
-"""How long a client that is to be moved may take to answer what it got, and its broker."""
+"""How long a client to be moved, and its broker, may take to acknowledge what is open."""
 QUIET_POLL_S: Final = 0.01
 
 HUNG_PINGS: Final = 4
-"""So many ping intervals after it fell silent a broker counts as dead, at the latest."""
+"""After at most so many ping intervals of silence a broker counts as dead."""
 
 KEEP_ALIVES: Final = 1.5
 """So many keep-alive intervals of silence end a client."""
@@ -59,7 +59,7 @@ _log = structlog.get_logger()
 
 
 class GatewayContext(Protocol):
-    """What all that happens to clients needs of the gateway."""
+    """What a client needs of the gateway."""
 
     settings: GatewaySettings
     counters: GatewayCounters
@@ -73,48 +73,48 @@ class GatewayContext(Protocol):
     def proxy(
         self, connect: wire.Connect, end: End, splitter: wire.Splitter, place: Place
     ) -> "ProxiedClient":
-        """Make the proxied client of a client, or of one of its legs."""
+        """Make the proxied client for a client, or for one of its legs."""
 
     def brokers_for(self, client: "ProxiedClient", avoid: Iterable[BrokerId]) -> Sequence[Broker]:
-        """Brokers that could take the client, best first, without ``avoid``."""
+        """Brokers that could take the client, best first, without those in ``avoid``."""
 
     def unsafe_of(self, client: "ProxiedClient", lost: BrokerId | None) -> list[bytes]:
-        """What ``lost`` acknowledged to the client and may have taken along. Told once."""
+        """Take the publications that ``lost`` acknowledged to the client and may have lost."""
 
     def acknowledged(self, client: "ProxiedClient", broker: BrokerId) -> None:
-        """Keep what ``broker`` acknowledged, as it stands in the client's session."""
+        """Keep the packets that ``broker`` acknowledged, as noted in the client's session."""
 
     def ask_settled(
         self, client: "ProxiedClient", token: int, filters: tuple[str, ...], *, client_waits: bool
     ) -> None:
-        """Call ``client.on_settled(token)`` when ``filters`` are known everywhere, or in time."""
+        """Call ``client.on_settled(token)`` when ``filters`` are known, or at a time limit."""
 
     def fetch_missed(self, client: "ProxiedClient") -> None:
         """Ask the agent of the client's new broker for what the client may have missed."""
 
     def on_early(self, client: "ProxiedClient", count: int) -> None:
-        """Count bytes that ``client`` sent before a broker let it in; it may be dismissed."""
+        """Count bytes that ``client`` sent before a broker accepted it; may dismiss the client."""
 
     def on_accepted(self, client: "ProxiedClient") -> None:
-        """Note that ``client``, which was a stranger, was let in by its first broker."""
+        """Note that its first broker accepted ``client``."""
 
     def on_attached(self, client: "ProxiedClient", *, moved: bool) -> None:
-        """Note that a broker accepted ``client``, and whether it ``moved`` there from another."""
+        """Note that a broker accepted ``client``; ``moved``: it came from another broker."""
 
     def on_left(self, client: "ProxiedClient", broker: Broker) -> None:
-        """Note that ``client`` has nothing to do with ``broker`` any more."""
+        """Note that ``client`` no longer uses ``broker``."""
 
     def on_gone(self, client: "ProxiedClient") -> None:
         """Forget ``client``, which is gone for good."""
 
 
 class ProxiedClient:
-    """One client, or one leg of a client of several brokers.
+    """One client, or one leg of a split client.
 
     Attributes:
-        broker: To which the client is attached, or was last.
+        broker: The broker to which the client is attached, or was last.
         moves: How often it was attached to another broker.
-        lost_ms: When its broker was lost, until what it missed since then has been looked for.
+        lost_ms: When its broker was lost; reset once what it missed since then was fetched.
         heard_ms: When it last sent anything.
     """
 
@@ -141,7 +141,7 @@ class ProxiedClient:
         self._catches_up = False
         self._attempt_end = DeadlineTimer(self._give_up_attempt)
         self._draining: DrainingConnection | None = None
-        self._former: Broker | None = None  # where it was attached last
+        self._former: Broker | None = None  # the broker before the current move
         find = partial(context.brokers_for, self)
         self._search = BrokerSearch(self, find, hold_s=failover.hold_ms / 1000)
 
@@ -156,7 +156,6 @@ class ProxiedClient:
         return self._draining is not None
 
     def start(self) -> None:
-        """Find the first broker."""
         self._search.start(lost=None)
 
     def go_on(self, block: bytes, packets: list[Packet]) -> None:
@@ -173,7 +172,7 @@ class ProxiedClient:
             self.session.refuse(error)
 
     def on_data(self, port: End, data: bytes) -> bool:
-        """Take what either end sent; whether there is more to take, with no data."""
+        """Take what either end sent; return whether to call again with no data."""
         session, more = self.session, False
         if port is self._client_port:
             self.heard_ms = monotonic_ms()
@@ -202,9 +201,9 @@ class ProxiedClient:
         return more
 
     def on_lost(self, port: End, error: Exception | None) -> None:
-        """Tell the session that either end is gone."""
+        """Report to the session that an end is gone."""
         if port is self._client_port:
-            if self.session.catching_up:  # what it said before goes first
+            if self.session.catching_up:  # handle what it sent before first
                 asyncio.get_running_loop().call_soon(self.on_lost, port, error)
                 return
             self.session.on_client_lost()
@@ -214,19 +213,18 @@ class ProxiedClient:
         self.flush()
 
     def on_room(self, port: End, room: bool) -> None:
-        """Read the other end as this one takes what is sent to it."""
+        """Read from the other end only while this one has room."""
         if port is self._client_port and self._broker_port is not None:
             self._broker_port.block("client", not room)
         elif port is self._broker_port:
             self._client_port.block("broker", not room)
 
     def on_settled(self, token: int) -> None:
-        """Go on as ``ClientSession.on_settled`` says."""
         self.session.on_settled(token)
         self.flush()
 
     def subscribe_again(self) -> int:
-        """Let the broker log what the client subscribes; tell how many subscriptions that are."""
+        """Repeat the client's subscriptions, so that the broker logs them; return how many."""
         made = self.session.subscribe_again()
         if made:
             asyncio.get_running_loop().call_later(UNMUTE_S, self._unmute)
@@ -234,7 +232,7 @@ class ProxiedClient:
         return made
 
     def dismiss(self, reason: Reason, text: str, *, with_will: bool = True) -> None:
-        """End the client, and tell it why."""
+        """End the client and send it the reason."""
         self.session.dismiss(reason, text, with_will=with_will)
         self.flush()
 
@@ -244,7 +242,7 @@ class ProxiedClient:
         self.flush()
 
     def broker_is_dead(self) -> None:
-        """Leave a broker that does not answer though the connection stands."""
+        """Leave a broker that does not answer, though the connection is open."""
         if self._broker_port is not None:
             self._break_off()
             silent_ms = HUNG_PINGS * self._context.settings.failover.ping_ms
@@ -258,16 +256,16 @@ class ProxiedClient:
             self.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
 
     def is_too_silent(self, *, after_ms: int) -> bool:
-        """Whether its silence, ``after_ms`` from now, is longer than its keep-alive allows."""
+        """Whether its silence, ``after_ms`` from now, exceeds its keep-alive."""
         silent_ms = monotonic_ms() + after_ms - self.heard_ms
         keep_alive_ms = self.session.connect.keep_alive * 1_000
         return 0 < keep_alive_ms * KEEP_ALIVES <= silent_ms
 
     async def move(self) -> bool:
-        """Attach the client to another broker while its own serves; tell whether that has begun.
+        """Attach the client to another broker while its own serves; return whether that has begun.
 
-        What the old broker has for it is drained until the new one serves. A client that leaves
-        deliveries without an answer, or whose broker leaves publications so, is not moved now.
+        The old broker is drained until the new one serves. The client is not moved now while
+        deliveries or publications stay unacknowledged.
         """
         session, loop = self.session, asyncio.get_running_loop()
         port, old = self._broker_port, self.broker
@@ -294,7 +292,7 @@ class ProxiedClient:
         return True
 
     def flush(self) -> None:
-        """Send what the session has for its ends, and do what it orders."""
+        """Send the session's packets to both ends, and carry out its orders."""
         session, up = self.session, self.session.up
         if (up.acknowledged or up.acknowledged_again) and self.broker is not None:
             self._context.acknowledged(self, self.broker.id)
@@ -311,24 +309,25 @@ class ProxiedClient:
                 self._perform(order)
         if session.catching_up and not self._catches_up:
             self._catches_up = True
-            self._client_port.block("early", True)  # its end, too, is behind what waits
+            # the end of the connection, too, must wait behind these packets
+            self._client_port.block("early", True)
             asyncio.get_running_loop().call_soon(self._catch_up)
         room = self._room
         if self._paused or up.bytes_held > room or session.backlog.bytes_held > room:
             self._pause()
 
     def _catch_up(self) -> None:
-        """Let a part pass of what waited for a broker; others have a turn before the rest."""
+        """Forward some packets that waited for a broker; the rest follow in later turns."""
         self._catches_up = False
         self.session.catch_up(at_once=PACKETS_AT_ONCE)
         self.flush()
         self._client_port.block("early", self._catches_up)
 
     def _pause(self) -> None:
-        """Read no more of a client while too much of what it sent waits for a broker.
+        """Stop reading from a client while too much of what it sent waits for a broker.
 
-        What waits for its own PUBREL is no reason to stop, for PUBREL may be among the unread; but
-        there is an end to that, too.
+        Publications that wait for the client's own PUBREL are no reason to stop, for the PUBREL may
+        be unread; but they have a limit, too.
         """
         session, up, room = self.session, self.session.up, self._room
         if session.state is State.GONE:
@@ -371,7 +370,7 @@ class ProxiedClient:
         self._search.cancel()
         self._end_draining()
         self._count(None)
-        self.session.backlog.clear()  # freed at once, and so is what stands in the splitter
+        self.session.backlog.clear()  # frees memory at once, as does the next line
         self._from_client = wire.Splitter(firsts=wire.FROM_CLIENT)
         self._context.on_gone(self)
 
@@ -393,9 +392,9 @@ class ProxiedClient:
         self.flush()
 
     def _heal_rest(self, move: int, until_ms: Millis) -> None:
-        """Give what was published while not everybody knew of the new broker's subscriptions.
+        """Send what was published before the new broker's subscriptions were known everywhere.
 
-        It comes late, but it may also come by itself, and then it must not come twice.
+        This happens late: a publication may also arrive by itself, and must not arrive twice.
         """
         session = self.session
         if session.state is not State.LIVE or move != self.moves:
@@ -414,16 +413,16 @@ class ProxiedClient:
         drained: Sequence[bytes] = (),
         others: Sequence[Publication] = (),
     ) -> None:
-        """Give the client what others got acknowledged at ``qos`` in this time, if nobody did.
+        """Send the client publications of this time, at ``qos``, that no broker delivered to it.
 
         Args:
-            drained: What its old broker gave it since.
+            drained: What its old broker delivered since.
             others: What clients of other gateways published then.
         """
         session = self.session
         if session.state is State.LIVE and session.subscriptions.granted:
             journal = self._context.journal.between(from_ms, to_ms)
-            ours = (each for each in journal if each.qos in qos)
+            ours = (publication for publication in journal if publication.qos in qos)
             given = missed(
                 session,
                 [*ours, *others],
@@ -444,7 +443,7 @@ class ProxiedClient:
 
     def _unmute(self) -> None:
         if self.session.state is State.LIVE:
-            self.session.down.unmute()  # the retained values that our own requests bring have come
+            self.session.down.unmute()  # the retained values from our own requests have arrived
 
     def _find(self, *, refused: bool) -> None:
         self._attempt_end.set(None)
@@ -455,14 +454,15 @@ class ProxiedClient:
             self._former = self.broker
             if self._draining is None:
                 self.lost_ms = self.lost_ms or monotonic_ms()
-        lost = None if refused else self.broker  # who refuses is not dead
+        lost = None if refused else self.broker  # a broker that refuses is alive
         self._search.start(lost=lost, generation=self._generation)
 
     async def attach_to(self, broker: Broker, *, lost: Broker | None) -> bool:
         """Connect to ``broker`` and introduce the client; its answer comes later.
 
-        ``lost`` is dead, and may have taken along what it acknowledged. Tells whether the search
-        may end: ``broker`` is there, or the client is not.
+        ``lost`` is dead, and may have lost what it acknowledged. Returns whether the search may
+        end:
+        ``broker`` is connected, or the client is gone.
         """
         port = Port(self)
         if not await broker.connect(port, within_s=self._attempt_s):
@@ -476,7 +476,7 @@ class ProxiedClient:
         self._from_broker = _broker_splitter()
         port.block("client", self._client_port.full)
         kept: list[bytes] = []
-        if self.session.accepted:  # nothing that is kept for its id is a stranger's
+        if self.session.accepted:  # before that, the client id is unproven
             kept = self._context.unsafe_of(self, lost.id if lost is not None else None)
         self._count(broker)
         self._generation = broker.generation
@@ -491,7 +491,7 @@ class ProxiedClient:
             self._broker_port = None
 
     def _count(self, broker: Broker | None) -> None:
-        """Count the client at ``broker`` from now on, and nowhere else."""
+        """Count the client at ``broker`` only."""
         if self.broker is not None:
             self.broker.clients -= 1
         if broker is not None:

@@ -1,8 +1,8 @@
-"""Questions to agents: is what a client subscribes to known across the federation by now?
+"""Questions to agents: is a client's subscription known across the federation?
 
 A client's SUBACK waits for the answer, but not for long, and not at all where no agent answers.
-When a client was moved, nobody waits: then the question is put again until the agent says yes, as
-long as what the client may have missed in the meantime can still be given to it.
+When a client was moved, no SUBACK waits: the question is repeated until the agent says yes, as long
+as missed publications can still be sent to the client.
 
 Source: docs/gateway.md; docs/protocol.md 14.
 """
@@ -17,10 +17,10 @@ from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import monotonic_ms
 
 REST_MS: Final = 1_000
-"""What was published before everybody knew of a move may still come by itself."""
+"""Publications before a move was known everywhere may still arrive by themselves."""
 
 MOVE_SETTLES_WITHIN: Final = 0.5
-"""Part of the time for which publications are remembered; the rest is to give what was missed."""
+"""Part of the time for which publications are remembered; the rest is for sending missed ones."""
 
 
 @dataclass(slots=True)
@@ -28,19 +28,19 @@ class _Question:
     """A question that no agent has answered with yes.
 
     Attributes:
-        token: What the client's session calls the question.
-        asks_again: Whether it is put again, for the client does not wait for the answer.
+        token: The question's id in the client's session.
+        asks_again: Whether it is repeated, for the client does not wait for the answer.
     """
 
     client: ProxiedClient
     token: int
     filters: tuple[str, ...]
     asks_again: bool
-    end: asyncio.Handle  # gives up in time
-    again: asyncio.Handle | None = None  # puts it again, after the agent has said no
+    end: asyncio.Handle  # the time limit
+    again: asyncio.Handle | None = None  # repeats it, after the agent has said no
 
     def cancel(self) -> None:
-        """Stop both timers: nobody wants to know any more."""
+        """Stop both timers."""
         self.end.cancel()
         if self.again is not None:
             self.again.cancel()
@@ -50,9 +50,9 @@ class Settlings:
     """The questions of one gateway.
 
     Args:
-        settle_s: How long a client waits for a SUBACK,
-        recent_s: and for how long publications are remembered.
-        first: Number below all; greater at each start, so that no answer of an earlier one counts.
+        settle_s: How long a client waits for a SUBACK.
+        recent_s: How long publications are remembered.
+        first: Less than all numbers; grows at each start, so that no earlier answer counts.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class Settlings:
 
     @property
     def at_rest(self) -> bool:
-        """Whether everybody knows where clients moved, and what was late has had time to come."""
+        """Whether all moves are known everywhere, and late publications had time to arrive."""
         return not self._moved and monotonic_ms() - self._known_ms >= REST_MS
 
     def ask(
         self, client: ProxiedClient, token: int, filters: tuple[str, ...], *, client_waits: bool
     ) -> None:
-        """Ask the agent of the client's broker; tell ``client`` when ``filters`` are known.
+        """Ask the agent of the client's broker whether ``filters`` are known.
 
-        It is also told when the answer has been waited for long enough.
+        ``client.on_settled`` is called when they are, or at a time limit.
         """
         self._number += 1
         number = self._number
@@ -89,9 +89,9 @@ class Settlings:
         self._moved += not client_waits
 
     def on_answer(self, broker: BrokerId, token: int, known: bool) -> None:
-        """Take an agent's answer: the client is told, or the question is put again later.
+        """Take an agent's answer: report it to the client, or repeat the question later.
 
-        It counts when the client is at that agent's ``broker``.
+        It counts if the client is at that agent's ``broker``.
         """
         question = self._questions.get(token)
         if question is None or (at := question.client.broker) is None or at.id != broker:
@@ -129,6 +129,6 @@ class Settlings:
 
 
 def _put(client: ProxiedClient, number: int, filters: tuple[str, ...]) -> bool:
-    """Ask the agent of the client's broker; tell whether an answer is to be expected."""
+    """Ask the agent of the client's broker; return whether an answer can be expected."""
     broker = client.broker
     return broker is not None and broker.ask_settled(number, filters)

@@ -1,8 +1,8 @@
-"""Publications that a broker acknowledged and that may be lost with it, until its agent has them.
+"""Publications that a broker acknowledged and may lose, because its agent has no custody yet.
 
-The agent is asked how far it took custody, with marks (``journal``). When the broker dies, what no
-answered mark covers is published again: first by its own client, on that client's next connection;
-and by the gateway, on its own connection, for a client that is gone.
+Marks ask the agent how far it took custody (``journal``). When the broker dies, publications that
+no answered mark covers are published again: by their own client, on its next connection; or by the
+gateway, on its own connection, for a client that is gone.
 
 Source: docs/gateway.md, "What a PUBACK is worth".
 """
@@ -22,20 +22,20 @@ from federator.protocol.types import BrokerId
 from federator.runtime.process.clocks import monotonic_ms
 
 MARK_LOST_S: Final = 0.5
-"""How long a mark may take to be answered until another is sent."""
+"""How long a mark may stay unanswered before another is sent."""
 
 ORPHANS_S: Final = 1.0
-"""How long what a departed client published waits for its client, after its broker died."""
+"""How long, after the broker's death, publications of a missing client wait for that client."""
 
 _log = structlog.get_logger()
 
 
 class UnsafePublications:
-    """What only one broker is known to have, of the clients of one gateway.
+    """Publications that only one broker is known to have, of the clients of one gateway.
 
     Args:
         mark_s: Least time between two marks to one broker.
-        seeks_broker: Whether the client of this id is there and has no broker just now.
+        seeks_broker: Whether the client with this id is connected and has no broker just now.
         serving: The brokers that take clients now.
     """
 
@@ -55,11 +55,11 @@ class UnsafePublications:
         self._mark_s = mark_s
         self._seeks_broker = seeks_broker
         self._serving = serving
-        self._orphans: dict[str, list[Publication]] = {}  # of a broker that died, by client
+        self._orphans: dict[str, list[Publication]] = {}  # from dead brokers, by client
         self._marking: dict[BrokerId, asyncio.Handle] = {}
 
     def acknowledged(self, client: ProxiedClient, broker: BrokerId) -> None:
-        """Keep what ``broker`` acknowledged to ``client``, and ask soon whether it is safe."""
+        """Keep what ``broker`` acknowledged to ``client``, and send a mark soon."""
         up = client.session.up
         for again, packets in enumerate((up.acknowledged, up.acknowledged_again)):
             if packets:
@@ -77,18 +77,18 @@ class UnsafePublications:
             self._marking[broker] = loop.call_later(self._mark_s, self._mark, broker)
 
     def take(self, client: ProxiedClient) -> list[bytes]:
-        """What a dead broker acknowledged to ``client`` and may have taken along. Told once."""
+        """Remove and return what a dead broker acknowledged to ``client`` and may have lost."""
         version = client.session.version
         orphans = self._orphans.pop(client.client_id, [])
-        others = [each for each in orphans if each.version != version]
+        others = [publication for publication in orphans if publication.version != version]
         if others:  # another client had this id; the gateway publishes for it
             self._orphans[client.client_id] = others
-        kept = [each.packet for each in orphans if each.version == version]
+        kept = [publication.packet for publication in orphans if publication.version == version]
         self._counters.republished += len(kept)
         return kept
 
     def on_death(self, broker: BrokerId) -> None:
-        """Give back to clients what may be lost with ``broker``, and see to the rest later."""
+        """Hand what may be lost with ``broker`` to its clients; publish the rest later."""
         taken = self._journal.take_unsafe(broker)
         for client_id, publications in taken.items():
             self._orphans.setdefault(client_id, []).extend(publications)
@@ -100,7 +100,7 @@ class UnsafePublications:
         self._send_mark(broker, anew=False)
 
     def _mark_again(self, broker: BrokerId, number: int) -> None:
-        """Send another mark for one that got lost."""
+        """Send another mark if mark ``number`` seems lost."""
         if self._journal.last_mark(broker) == number and self._journal.unsafe(broker):
             self._send_mark(broker, anew=True)
 
@@ -112,7 +112,7 @@ class UnsafePublications:
             asyncio.get_running_loop().call_later(MARK_LOST_S, self._mark_again, id, number)
 
     def _publish_orphans(self) -> None:
-        """Publish for clients that are gone, or live elsewhere by now."""
+        """Publish for clients that are gone, or attached elsewhere by now."""
         seeking = {client_id for client_id in self._orphans if self._seeks_broker(client_id)}
         for client_id in [*self._orphans]:
             if client_id not in seeking:
@@ -124,7 +124,7 @@ class UnsafePublications:
 
 
 def _republish(publications: Iterable[Publication], brokers: Sequence[Broker]) -> None:
-    """Publish on the first broker that takes them, by our own connection there."""
+    """Publish each on the first broker that takes it, by our own connection there."""
     lost = 0
     for publication in publications:
         packet = publication.as_v5()

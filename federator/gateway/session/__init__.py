@@ -1,1 +1,1 @@
-"""One client of the gateway, pure: packets in; packets and orders out, when its broker died too."""
+"""The sans-I/O session of one client: packets in; packets and orders out. Survives its broker."""

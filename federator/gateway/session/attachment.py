@@ -1,15 +1,15 @@
 """Which broker a client is attached to.
 
-Gateways share nothing, and yet a client that comes back by another gateway must find its session.
-So by default the choice depends on the client id and the set of brokers alone: each broker gets a
-score from a hash of both, and the highest wins. When a broker goes, only its own clients move; when
-it comes back, only they would return.
+Gateways share no state, and yet a client that returns through another gateway must find its
+session. So by default the choice depends on the client id and the set of brokers alone: each broker
+gets a score from a hash of both, and the highest wins. When a broker goes, only its own clients
+move; when it is back, only they would return.
 
-On one broker a client id is in use once: who comes later throws out who came before. With several
-gateways and brokers nobody sees both connections, so a gateway that attaches a client claims it on
-every broker it reaches, and the others let go of it. They also remember where sessions are that
-outlast their connection: a client that comes back by another gateway is attached there. What is
-remembered is bounded and lost with the gateway; then the policy decides.
+A broker lets a client id be used once: a newer connection ends the older one. With several gateways
+and brokers, no broker sees both connections. So a gateway that attaches a client claims it on every
+broker it reaches, and the other gateways dismiss it. They also remember where persistent sessions
+are: a client that returns through another gateway is attached there. This memory is bounded and
+ends with the process; without it the policy decides.
 
 Source: D. Thaler and C. Ravishankar, "Using name-based mappings to increase hit rates", IEEE/ACM
 Transactions on Networking 6(1), 1998 (highest random weight); OASIS MQTT 5.0, 3.1.4.
@@ -28,12 +28,12 @@ Policy = Literal["assigned", "nearest", "least-loaded"]
 
 HOMES_MAX: Final = 100_000
 HEARD_MAX: Final = 4_096
-"""Claims that are told from their copies, which follow within the delay between brokers."""
+"""Remembered claims, to drop their copies, which arrive within the delay between brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A broker that could take a client, and how many it has."""
+    """A broker that could take a client, and how many clients it has."""
 
     id: BrokerId
     clients: int = 0
@@ -41,11 +41,11 @@ class Candidate:
 
 
 class Attachment:
-    """The operator's rule for where clients belong.
+    """The operator's rule for which broker a client belongs to.
 
     Args:
         policy: How brokers are compared.
-        assignments: Patterns of client ids and where they belong; the first that fits holds.
+        assignments: Patterns of client ids, with the broker each belongs to; the first match wins.
     """
 
     def __init__(self, policy: Policy, assignments: Iterable[tuple[str, BrokerId]] = ()) -> None:
@@ -57,7 +57,7 @@ class Attachment:
     ) -> list[BrokerId]:
         """All ``candidates``, best first.
 
-        Where its session is, or who steps in for its broker, is ``preferred`` to any policy.
+        ``preferred`` brokers, which hold the session or are substitutes, come before any policy.
         """
         ids = {each.id for each in candidates}
         first = [*preferred, *self._assigned(client_id)]
@@ -66,10 +66,10 @@ class Attachment:
         return [id for id in order if id in ids]
 
     def home(self, client_id: str, brokers: Iterable[BrokerId]) -> BrokerId:
-        """Where the client belongs if all ``brokers`` serve, under the policy ``assigned``."""
-        known = sorted(brokers)
-        assigned = [each for each in self._assigned(client_id) if each in known]
-        return assigned[0] if assigned else max(known, key=lambda id: _score(client_id, id))
+        """The client's broker if all ``brokers`` serve, under the policy ``assigned``."""
+        ids = sorted(brokers)
+        assigned = [home for home in self._assigned(client_id) if home in ids]
+        return assigned[0] if assigned else max(ids, key=lambda id: _score(client_id, id))
 
     def _assigned(self, client_id: str) -> list[BrokerId]:
         for pattern, broker in self._assignments:
@@ -88,7 +88,7 @@ class Attachment:
 
 
 class Claims:
-    """The claims of all gateways, as ``name`` knows them; ``first`` exceeds its earlier numbers."""
+    """The claims of all gateways; the numbers of this one, ``name``, are greater than ``first``."""
 
     def __init__(self, name: str, first: int) -> None:
         self._name = name
@@ -103,7 +103,7 @@ class Claims:
         return Claim(self._name, self._number, client, broker, came, lasts)
 
     def is_news(self, claim: Claim) -> bool:
-        """Learn another gateway's claim; tell whether it was not known before."""
+        """Learn another gateway's claim; return whether it is new."""
         name = claim.gateway, claim.number
         if claim.gateway == self._name or name in self._heard:
             return False
@@ -114,7 +114,7 @@ class Claims:
         return True
 
     def home(self, client: str) -> BrokerId | None:
-        """Where the session of ``client`` is, if it lasts and we heard of it."""
+        """The broker that holds the session of ``client``, if it is persistent and known."""
         return self._homes.get(client)
 
     def _remember(self, client: str, broker: BrokerId, *, lasts: bool) -> None:

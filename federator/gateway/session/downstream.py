@@ -1,12 +1,12 @@
-"""What a broker delivers to a client at QoS 1 and 2, across the death of that broker.
+"""QoS 1 and 2 deliveries from a broker to one client, across the death of that broker.
 
-In the steady state packets pass as they came, packet ids included, and all there is here is which
-ids the client has not acknowledged. When the broker dies these stay with the client: it will answer
-them, and nobody is left to hear it. The next broker counts its ids anew; where one is still taken,
-and for what we deliver ourselves, the client sees another id, until all of these are answered.
+In the steady state packets pass unchanged, packet ids included; we only note which ids the client
+has not acknowledged. When the broker dies, these ids stay in use: the client will acknowledge them,
+with no broker to receive that. The next broker counts its ids anew. Where such an id is still in
+use, and for deliveries of our own, the client gets another id, until all old ones are acknowledged.
 
-Deliveries of a new broker are held back while the client's subscriptions are made there, so that
-what it missed meanwhile can go before them.
+Deliveries of a new broker are held until the client's subscriptions are made there, so that missed
+publications can go first.
 
 Source: OASIS MQTT 5.0, 4.3, 4.4 and 4.9; docs/gateway.md.
 """
@@ -21,7 +21,7 @@ from federator.gateway.session.upstream import PACKET_ID_MAX, PASS, SWALLOW
 from federator.gateway.wire.kinds import V5, Kind, MalformedError, Reason, Version
 
 OURS: Final = 0
-"""Stands for the broker's packet id where no broker waits for an answer."""
+"""Stands for the broker's packet id where no broker waits for an acknowledgement."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,8 +29,8 @@ class Downstream:
     """Deliveries of one client's broker on their way to the client.
 
     Attributes:
-        receive_max: How many deliveries the client takes at a time.
-        plain: Whether packets pass as they came, once ``note`` has seen them.
+        receive_max: How many unacknowledged deliveries the client accepts.
+        plain: Whether packets pass unchanged after ``note``.
     """
 
     version: Version
@@ -38,34 +38,36 @@ class Downstream:
     to_client: list[bytes]
     to_broker: list[bytes]
     plain: bool = True
-    _ids: dict[int, int] = field(default_factory=dict)  # the client's, unanswered: the broker's
-    _names: dict[int, int] = field(default_factory=dict)  # the broker's: the client's, if another
-    _twos: set[int] = field(default_factory=set)  # those of QoS 2
+    _ids: dict[int, int] = field(default_factory=dict)  # the client's unanswered id: the broker's
+    # the broker's id: the client's, if it differs
+    _names: dict[int, int] = field(default_factory=dict)
+    _twos: set[int] = field(default_factory=set)  # the client's ids of QoS 2
     _received: set[int] = field(default_factory=set)  # QoS 2: the client sent its PUBREC
     _foreign: int = 0  # ids that are not the broker's own
     _held: list[bytes] | None = None
-    _waiting: list[tuple[int, bytes]] = field(default_factory=list)  # broker's id and packet
+    # the broker's id and the packet
+    _waiting: list[tuple[int, bytes]] = field(default_factory=list)
     _order: SubackOrder = field(default_factory=SubackOrder)
     _mutes: bool = False
-    _muted: set[int] = field(default_factory=set)  # QoS 2: retained values kept from the client
+    _muted: set[int] = field(default_factory=set)  # QoS 2: retained values not forwarded
     _next: int = PACKET_ID_MAX
 
     @property
     def unacknowledged(self) -> int:
-        """Deliveries that the client has not answered, or not got yet."""
+        """Deliveries not yet sent to the client, or not acknowledged."""
         return len(self._ids) + len(self._waiting)
 
     def note(self, packet_id: int, two: int) -> None:
-        """Note a QoS 1 or, if ``two``, 2 delivery that passes as it came."""
+        """Note a QoS 1 delivery, or QoS 2 if ``two``, that passes unchanged."""
         self._ids[packet_id] = packet_id
         if two:
             self._twos.add(packet_id)
 
     def hold(self) -> None:
-        """Hold deliveries back from now on, until ``give``.
+        """Hold deliveries from now on, until ``give``.
 
-        Retained values that a 3.1.1 broker sends because we subscribe again are kept from the
-        client, which has them; a live publication never has their flag there.
+        Retained values that a 3.1.1 broker sends because we subscribe again are dropped, for the
+        client has them; in 3.1.1 a live publication never has the retain flag.
         """
         if self._held is None:
             self._held = []
@@ -73,30 +75,30 @@ class Downstream:
         self.plain = False
 
     def mute(self) -> None:
-        """Keep retained values from the client, which has them, until ``unmute``."""
+        """Drop retained values, which the client has, until ``unmute``."""
         self._mutes = self.version != V5
         self.plain = self.plain and not self._mutes
 
     def wait_for(self, token: int, filters: Iterable[str]) -> None:
-        """Keep back what comes on ``filters``, whose SUBACK waits, until ``go_on(token)``."""
+        """Hold deliveries on ``filters``, whose SUBACK is held, until ``go_on(token)``."""
         self._order.wait_for(token, filters)
         self._settle()
 
     def go_on(self, token: int) -> None:
-        """Let pass what was kept back by ``wait_for``: the SUBACK has gone."""
+        """Release the deliveries held by ``wait_for``: the SUBACK has been sent."""
         self._deliver_all(self._order.take(token))
 
     def unmute(self) -> None:
-        """Let retained values pass again: the client subscribes itself, or ours have come."""
+        """Let retained values pass again: the client itself subscribes, or ours have arrived."""
         if self._mutes:
             self._mutes = False
             self._settle()
 
     def lose(self) -> None:
-        """Take over what the broker, which is gone, waited for."""
+        """Take over the open handshakes of the broker, which is gone."""
         for packet_id in self._ids:
             self._ids[packet_id] = OURS
-        for packet_id in sorted(self._received):  # nobody else will tell the client to go on
+        for packet_id in sorted(self._received):  # the dead broker cannot send these
             self.to_client.append(wire.write_ack(Kind.PUBREL, packet_id, self.version))
         self._foreign = len(self._ids)
         self._names.clear()
@@ -109,7 +111,7 @@ class Downstream:
         self._flush()
 
     def deliver(self, packet: bytes) -> None:
-        """Take a delivery of the broker that cannot simply pass."""
+        """Take a delivery of the broker that cannot pass unchanged."""
         if self._mutes and packet[0] & wire.RETAIN:
             self._mute(packet)
         elif self._held is not None:
@@ -124,27 +126,28 @@ class Downstream:
             self._offer(packet_id, packet)
 
     def give(self, missed: Iterable[bytes]) -> None:
-        """Give what was missed, then what was held back; deliveries are held back no longer."""
+        """Send the ``missed`` packets, then the held ones, and hold no more."""
         held, self._held = self._held or (), None
         for packet in missed:
             self._offer(OURS, packet)
         self._deliver_all(held)
 
     def take_puback(self, packet_id: int) -> bool:
-        """Take the client's usual PUBACK, which simply passes; tell whether it was that."""
+        """Take the client's plain PUBACK, which is forwarded; return whether it was one."""
         if not self.plain or self._twos or packet_id not in self._ids:
             return False
         del self._ids[packet_id]
         return True
 
     def on_ack(self, kind: int, packet_id: int, reason: int) -> bytes:
-        """Take the client's PUBACK, PUBREC or PUBCOMP; return what the broker hears of it.
+        """Take the client's PUBACK, PUBREC or PUBCOMP; return what to send to the broker.
 
         Raises:
-            MalformedError: It is not what a delivery of that QoS is answered by.
+            MalformedError: The packet does not fit the delivery's QoS and state.
         """
         broker_id = self._ids.get(packet_id)
-        if broker_id is None:  # of nothing we know; while all ids are the broker's, its business
+        # an unknown id: while all ids are the broker's, the broker handles it
+        if broker_id is None:
             return PASS if self.plain else SWALLOW
         if (kind == Kind.PUBACK) == (packet_id in self._twos) or (
             kind == Kind.PUBCOMP and packet_id not in self._received
@@ -170,7 +173,7 @@ class Downstream:
         return wire.write_ack(Kind(kind), broker_id, self.version, reason) if broker_id else SWALLOW
 
     def on_pubrel(self, broker_id: int, reason: int) -> bytes:
-        """Take the broker's PUBREL; return what the client hears of it."""
+        """Take the broker's PUBREL; return what to send to the client."""
         if broker_id in self._muted:
             self._muted.discard(broker_id)
             self.to_broker.append(wire.write_ack(Kind.PUBCOMP, broker_id, self.version))
@@ -179,7 +182,7 @@ class Downstream:
         if packet_id is not None:
             return wire.write_ack(Kind.PUBREL, packet_id, self.version, reason)
         if self._ids.get(broker_id) != broker_id:
-            if broker_id in self._ids:  # the client means something else by it
+            if broker_id in self._ids:  # the client uses this id for another delivery
                 self.to_broker.append(wire.write_ack(Kind.PUBCOMP, broker_id, self.version))
                 return SWALLOW
             self.note(broker_id, True)  # begun on an earlier connection of the client
@@ -202,7 +205,7 @@ class Downstream:
         self.to_broker.append(wire.write_ack(kind, packet_id, self.version))
 
     def _offer(self, broker_id: int, packet: bytes) -> None:
-        """Send ``packet`` when its turn comes and the client has room."""
+        """Send ``packet`` in its turn, when the client has room."""
         self._waiting.append((broker_id, packet))
         self._flush()
 
@@ -218,7 +221,7 @@ class Downstream:
         del self._waiting[:sent]
 
     def _addressed(self, broker_id: int, packet: bytes) -> bytes:
-        """``packet`` with an id that is free on the client's side."""
+        """Return ``packet`` with an id that is free on the client's side."""
         packet_id = broker_id
         if packet_id == OURS or packet_id in self._ids:
             while self._next in self._ids:
@@ -235,6 +238,6 @@ class Downstream:
         return packet if packet_id == broker_id else wire.again(packet, packet_id)
 
     def _settle(self) -> None:
-        """Let deliveries pass as they came again, as soon as all ids are the broker's own."""
+        """Let deliveries pass unchanged again once all ids are the broker's own."""
         waits = self._waiting or self._held is not None or self._mutes or self._order
         self.plain = not (self._foreign or waits)

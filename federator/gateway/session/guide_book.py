@@ -1,10 +1,10 @@
-"""What agents tell about brokers, as one gateway knows it.
+"""What the agents' guides say about brokers, combined by one gateway.
 
-Each agent keeps a guide on its own broker; a gateway reads all it reaches. Who steps in for whom is
-told by the newest. Whether a broker is there is told by everybody: where the federation is split,
-each side calls the other gone, and a gateway that reaches both moves nobody. So a broker is gone
-when nobody else says that it is there. Its own guide may be the last word of an agent that died;
-it counts only if it calls others gone, for then it was written in a side of its own.
+Each agent keeps a guide on its own broker; a gateway reads all it reaches. The newest names the
+substitutes. Whether a broker is up depends on all guides: where the federation is split, each side
+calls the other gone, and a gateway that reaches both must move no client. So a broker is gone when
+no other agent's guide lists it as present. Its own guide may be a leftover of a dead agent; it
+counts only if it calls others gone, for then it was written in a side of its own.
 
 Source: docs/protocol.md 15; docs/failover.md.
 """
@@ -18,7 +18,7 @@ _NOBODY = GuideBroker(BrokerId(0))
 
 
 class GuideBook:
-    """The guides of all brokers that a gateway reaches; the ``newest`` is the one that holds."""
+    """The guides of all brokers that a gateway reaches; the ``newest`` names substitutes."""
 
     def __init__(self) -> None:
         self._guides: dict[BrokerId, Guide] = {}
@@ -28,32 +28,32 @@ class GuideBook:
         self._states: dict[BrokerId, State] = {}
 
     def learn(self, guide: Guide) -> bool:
-        """Read the guide of a broker; tell whether it is the one that holds now."""
+        """Learn the guide of a broker; return whether the newest guide changed."""
         self._guides[guide.broker] = guide
         return self._choose()
 
     def forget(self, broker: BrokerId) -> None:
-        """Drop the guide of a broker out of reach: it tells how things were."""
+        """Drop the guide of a broker out of reach: it is out of date."""
         if self._guides.pop(broker, None) is not None and self._guides:
             self._choose()
 
     def substitutes(self, broker: BrokerId) -> tuple[BrokerId, ...]:
-        """The brokers that step in for ``broker``, best first: who has done so, then who would."""
+        """The substitutes of ``broker``, best first: the one that took over, then the plan."""
         taken = self._takeovers.get(broker)
         would = self._brokers.get(broker, _NOBODY).substitutes
         return tuple(dict.fromkeys((*([taken] if taken is not None else []), *would)))
 
     def state(self, broker: BrokerId) -> State:
-        """Whether ``broker`` is up, draining or gone; it is up if nobody mentions it."""
+        """Whether ``broker`` is up, draining or gone; up if no guide mentions it."""
         return self._states.get(broker, "up")
 
     def clients(self, broker: BrokerId) -> int:
-        """How many clients ``broker`` has, as far as its agent tells."""
+        """How many clients ``broker`` has, according to its agent."""
         return self._brokers.get(broker, _NOBODY).clients
 
     def in_state(self, state: State) -> tuple[BrokerId, ...]:
         """The brokers in ``state``, ascending."""
-        return tuple(sorted(id for id, each in self._states.items() if each == state))
+        return tuple(sorted(id for id, s in self._states.items() if s == state))
 
     def _choose(self) -> bool:
         newest = max(self._guides.values(), key=_age)
@@ -61,8 +61,8 @@ class GuideBook:
         if newest == self.newest:
             return False
         self.newest = newest
-        self._brokers = {each.id: each for each in newest.brokers}
-        self._takeovers = {each.broker: each.substitute for each in newest.takeovers}
+        self._brokers = {entry.id: entry for entry in newest.brokers}
+        self._takeovers = {entry.broker: entry.substitute for entry in newest.takeovers}
         return True
 
 
@@ -71,22 +71,22 @@ def _age(guide: Guide) -> tuple[int, int, int]:
 
 
 def _states(guides: Iterable[Guide]) -> dict[BrokerId, State]:
-    """How brokers are, by all ``guides``, oldest first.
+    """The state of each broker, from all ``guides``, oldest first.
 
-    Of two that are as old, the one that knows of a drain knows more.
+    Of two guides of the same age, the one that lists a broker as draining wins.
     """
     states: dict[BrokerId, State] = {}
     drains: dict[BrokerId, tuple[int, int]] = {}
     for guide in guides:
         age = guide.epoch, guide.number
-        alone = any(each.state == "gone" for each in guide.brokers)
-        for each in guide.brokers:
-            if each.id == guide.broker and not alone:
+        alone = any(b.state == "gone" for b in guide.brokers)
+        for b in guide.brokers:
+            if b.id == guide.broker and not alone:
                 continue
-            if each.state == "gone":
-                states.setdefault(each.id, "gone")
-            elif drains.get(each.id) != age:
-                states[each.id] = each.state
-                if each.state == "draining":
-                    drains[each.id] = age
+            if b.state == "gone":
+                states.setdefault(b.id, "gone")
+            elif drains.get(b.id) != age:
+                states[b.id] = b.state
+                if b.state == "draining":
+                    drains[b.id] = age
     return states

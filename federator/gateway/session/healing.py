@@ -1,16 +1,16 @@
-"""What a client missed while it went from one broker to the next.
+"""What a client missed while it moved from one broker to the next.
 
-Three things may have happened to a publication that its subscriptions match: its lost broker gave
-it to the client, its new broker did or will, or nobody does: it was still in the lost broker's
-queue, or it was published before the new broker's subscription was known where it was published.
-The last kind is what it is given here. All that is known of publications is what came through this
-gateway (``journal``), and, in a planned move, what its old broker still gave (``drained``).
+A publication that matches its subscriptions has one of three fates. The lost broker delivered it,
+or the new broker does, or neither: it was still in the lost broker's queue, or was published before
+the new broker's subscription was known where it was published. Publications of the last kind are
+sent from here. We only know those that came through this gateway (``journal``) and, in a planned
+move, those that the old broker still delivered (``drained``).
 
-What it got is read from the blocks as they came (``recent_deliveries``). Publications equal in
-topic and payload are told apart by their number only.
+What the client got is read from its delivered blocks (``recent_deliveries``). Publications with
+equal topic and payload can only be counted.
 
-A broker may deny a client some topics without saying so. So nothing is given on a topic on which no
-broker ever gave it anything, unless the operator says that there are no such rules.
+A broker may deny a client some topics silently. So nothing is sent on a topic on which no broker
+ever delivered to the client, unless the operator says that there are no such rules.
 
 Source: docs/gateway.md, "What a client missed".
 """
@@ -30,13 +30,13 @@ from federator.protocol.types import Millis
 _Content = tuple[bytes, bytes]
 
 _ALWAYS: Final = Millis(-(2**63))
-_NO_ID: Final = 1  # stands where the packet id will
+_NO_ID: Final = 1  # a placeholder: ``Downstream`` sets the packet id
 
 EXACT_MS: Final = 1_000
-"""How long what was published at QoS 2 may take to come by itself."""
+"""How long a QoS 2 publication may take to arrive by itself."""
 
 EARLY_MS: Final = 2_000
-"""How much sooner than its PUBACK a publication may come to a subscriber."""
+"""How much earlier than its PUBACK a publication may reach a subscriber."""
 
 
 def missed(
@@ -47,26 +47,26 @@ def missed(
     unseen_topics: bool,
     since_ms: Millis = _ALWAYS,
 ) -> list[bytes]:
-    """PUBLISH packets for the client, in the order in which they were published.
+    """PUBLISH packets for the client, in the order of publication.
 
     Args:
-        session: The client's, whose new broker has its subscriptions.
-        publications: What came through this gateway lately, oldest first.
-        drained: What its old broker gave it since it left that.
-        unseen_topics: Also on topics on which it never got anything.
-        since_ms: What it got before is none of these.
+        session: The client's session, whose new broker has its subscriptions.
+        publications: Recent publications through this gateway, oldest first.
+        drained: What the old broker delivered after the client left it.
+        unseen_topics: Also send on topics on which the client never received anything.
+        since_ms: Earlier deliveries to the client are not compared.
     """
     got = contents(session.recent.since(since_ms), session.version)
-    wanted = _Wanted(session)
+    subscribed = _Wanted(session)
     missing: list[bytes] = []
-    left = got.copy()  # what was drained is in the journal, too
+    left = got.copy()  # drained publications are in the journal, too
     for late in drained:
         topic, payload, _ = wire.read_payload(late, session.version)
         if not _take(left, (topic, payload)):
             missing.append(late)
             got[topic, payload] += 1
     for publication in publications:
-        matching = wanted.by(publication.topic, publication.acked_ms)
+        matching = subscribed.by(publication.topic, publication.acked_ms)
         if not matching or not (unseen_topics or session.recent.has_seen(publication.topic)):
             continue
         content = publication.topic, publication.payload
@@ -83,21 +83,17 @@ def missed_before(
     drained: Iterable[bytes],
     unseen_topics: bool,
 ) -> list[bytes]:
-    """What to give before the first delivery of a new broker. For the arguments see ``missed``.
+    """What to send before the first delivery of a new broker. For the arguments see ``missed``.
 
-    What was published later is likely to come by the new broker, too. At QoS 2 it must not come
-    twice, so what is recent is left to the checks that follow a death.
+    Later publications are likely to arrive by the new broker, too. At QoS 2 they must not arrive
+    twice, so recent ones are left to the checks that follow a death.
     """
-    settled = [
-        each
-        for each in publications
-        if each.qos == 1 or each.acked_ms < session.restored_ms - EXACT_MS
-    ]
+    settled = [p for p in publications if p.qos == 1 or p.acked_ms < session.restored_ms - EXACT_MS]
     return missed(session, settled, drained=drained, unseen_topics=unseen_topics)
 
 
 def contents(blocks: Iterable[bytes], version: Version) -> Counter[_Content]:
-    """How often each topic and payload came at QoS 1 and 2."""
+    """How often each topic and payload was delivered at QoS 1 and 2."""
     got: Counter[_Content] = Counter()
     for block in blocks:
         whole, packets = wire.Splitter(firsts=wire.FROM_SERVER).feed(block)
@@ -109,7 +105,7 @@ def contents(blocks: Iterable[bytes], version: Version) -> Counter[_Content]:
 
 
 def _take(counter: Counter[_Content], content: _Content) -> bool:
-    """Whether one of ``content`` is left; it is then gone."""
+    """Remove one ``content`` from ``counter``; return whether there was one."""
     if counter.get(content, 0) <= 0:
         return False
     counter[content] -= 1
@@ -117,7 +113,7 @@ def _take(counter: Counter[_Content], content: _Content) -> bool:
 
 
 class _Wanted:
-    """The client's filters that ask for QoS 1 or 2, by topic."""
+    """The client's filters granted QoS 1 or 2, by topic."""
 
     def __init__(self, session: ClientSession) -> None:
         self._trie = FilterTrie()
@@ -128,29 +124,29 @@ class _Wanted:
                 self._trie.add(filter)
 
     def by(self, topic: bytes, acked_ms: Millis) -> tuple[Subscription, ...]:
-        """Subscriptions that stood when the publication was acknowledged and match its topic."""
+        """Subscriptions that match ``topic`` and were granted no later than ``acked_ms``."""
         matching = self._cache.get(topic)
         if matching is None:
             filters = self._trie.match(topic.decode())
             matching = self._cache[topic] = tuple(self._granted[filter] for filter in filters)
-        return tuple(each for each in matching if each.since_ms <= acked_ms)
+        return tuple(s for s in matching if s.since_ms <= acked_ms)
 
 
 def _for(
     session: ClientSession, publication: Publication, matching: tuple[Subscription, ...]
 ) -> bytes | None:
-    """The packet the client gets; ``None`` when it published that itself and wants none of it."""
+    """The packet for the client; ``None`` if it is its own publication and No Local is set."""
     if publication.client == session.connect.client_id:
-        matching = tuple(each for each in matching if not each.options & wire.NO_LOCAL)
+        matching = tuple(s for s in matching if not s.options & wire.NO_LOCAL)
         if not matching:
             return None
-    qos = min(publication.qos, max(each.granted for each in matching))
-    as_published = any(each.options & wire.RETAIN_AS_PUBLISHED for each in matching)
+    qos = min(publication.qos, max(s.granted for s in matching))
+    as_published = any(s.options & wire.RETAIN_AS_PUBLISHED for s in matching)
     properties = wire.without(
         publication.properties, wire.Property.TOPIC_ALIAS, wire.Property.SUBSCRIPTION_ID
     )
     if session.version == V5:
-        names = [each.identifier for each in matching if each.identifier]
+        names = [s.identifier for s in matching if s.identifier]
         properties += tuple((wire.Property.SUBSCRIPTION_ID, name) for name in names)
     return wire.write_publish(
         publication.topic.decode(),

@@ -1,14 +1,14 @@
-"""What clients of this gateway published at QoS 1 and 2 lately, and how much of it is safe.
+"""Recent QoS 1 and 2 publications of this gateway's clients, and which of them are safe.
 
-A broker's PUBACK says that the broker has a publication, and a broker that is killed the next
-moment takes it along. So a publication is kept here beyond its PUBACK:
+A broker's PUBACK says that the broker has a publication, but a broker that is killed the next
+moment loses it. So a publication is kept here after its PUBACK:
 
-- until the agent beside the broker has it in its custody log. It is asked with a **mark**, a
+- until the agent beside the broker has it in its custody log. The gateway asks with a **mark**, a
   publication that reaches the agent on the same connection as, and therefore behind, all that the
   broker acknowledged before; the agent's answer covers everything before the mark. If the broker
-  dies first, the publication goes to the next broker again.
-- for ``recent_ms``, whatever the agent says: a client whose broker dies may not have got what its
-  broker had for it, and is given the rest from here (``healing``).
+  dies first, the publication is sent to the next broker again.
+- for ``recent_ms`` in any case: a client whose broker dies may not have received what its broker
+  had for it, and gets the rest from here (``healing``).
 
 Intuition: a receipt by the post office is not the parcel in the train.
 
@@ -25,12 +25,12 @@ from federator.gateway.wire.kinds import V5, Kind, MalformedError, Version
 from federator.protocol.types import BrokerId, Millis
 
 OVERHEAD_BYTES: Final = 200
-"""What Python needs to keep a packet, beside its bytes."""
+"""Python's memory for one packet, besides its bytes."""
 
 
 @dataclass(slots=True)
 class Publication:
-    """A publication of ``client`` that a broker acknowledged; the ``packet`` is as it was sent."""
+    """A publication of ``client`` that a broker acknowledged; ``packet`` is as it was sent."""
 
     client: str
     packet: bytes
@@ -46,7 +46,7 @@ class Publication:
         return (self.packet[0] & wire.QOS) >> 1
 
     def as_v5(self) -> bytes:
-        """The same publication as a packet of version 5, with a packet id of no meaning."""
+        """The same publication as a version 5 packet, with a meaningless packet id."""
         return wire.write_publish(
             self.topic.decode(),
             self.payload,
@@ -59,7 +59,7 @@ class Publication:
 
 
 def told(packet: bytes, acked_ms: Millis) -> Publication | None:
-    """What somebody tells us was published; ``None`` if no client can have published that."""
+    """Parse a publication reported by others; ``None`` if no client can have published it."""
     try:
         whole, packets = wire.Splitter(firsts=wire.FROM_CLIENT).feed(packet)
         if len(packets) != 1 or packets[0][3] != len(packet):
@@ -76,7 +76,7 @@ def told(packet: bytes, acked_ms: Millis) -> Publication | None:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """What was acknowledged to one client at once; taken apart only when somebody must look."""
+    """What was acknowledged to one client at once; parsed only when needed."""
 
     client: str
     version: Version
@@ -86,12 +86,12 @@ class _Batch:
 
     @property
     def bytes(self) -> int:
-        """What it takes up."""
+        """Memory it takes, in bytes."""
         return sum(map(len, self.packets)) + OVERHEAD_BYTES * len(self.packets)
 
     @property
     def publications(self) -> tuple[Publication, ...]:
-        """Each publication, taken apart."""
+        """Each publication, parsed."""
         if self._publications is None:
             self._publications = tuple(
                 Publication(
@@ -108,11 +108,11 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Custody:
-    """What the agent of one broker is known to have.
+    """What the agent of one broker has in custody.
 
     Attributes:
-        answered: The number of the last mark that came back.
-        waiting: What only this broker has, and the mark that will cover each.
+        answered: The number of the last mark that the agent answered.
+        waiting: Batches that only this broker has, each with the mark that will cover it.
     """
 
     next_mark: int
@@ -125,8 +125,8 @@ class Journal:
 
     Args:
         recent_ms: How long each is kept.
-        bytes_max: How many bytes of them; the oldest go first.
-        first_mark: Greater than every mark of an earlier run, whose answers may still come.
+        bytes_max: How many bytes are kept; the oldest are dropped first.
+        first_mark: Greater than every mark of an earlier run, whose answers may still arrive.
     """
 
     def __init__(self, *, recent_ms: int, bytes_max: int, first_mark: int = 1) -> None:
@@ -137,13 +137,13 @@ class Journal:
         self._custody: dict[BrokerId, _Custody] = defaultdict(lambda: _Custody(first_mark))
 
     def __len__(self) -> int:
-        return sum(len(each.packets) for each in self._all)
+        return sum(len(batch.packets) for batch in self._all)
 
     def between(self, from_ms: Millis, to_ms: Millis) -> Iterator[Publication]:
-        """The publications acknowledged in this time, ends included, oldest first."""
-        for each in self._all:
-            if from_ms <= each.acked_ms <= to_ms:
-                yield from each.publications
+        """The publications acknowledged between the two times, inclusive, oldest first."""
+        for batch in self._all:
+            if from_ms <= batch.acked_ms <= to_ms:
+                yield from batch.publications
 
     def acknowledged(
         self,
@@ -155,9 +155,9 @@ class Journal:
         now_ms: Millis,
         again: bool = False,
     ) -> None:
-        """Keep ``packets`` of ``client``, as they were sent, that ``broker`` acknowledged.
+        """Keep ``packets`` of ``client``, as sent, that ``broker`` acknowledged.
 
-        ``again`` says that another broker had acknowledged them before.
+        ``again``: another broker had acknowledged them before.
         """
         custody = self._custody[broker]
         batch = _Batch(client, version, now_ms, tuple(packets))
@@ -169,7 +169,7 @@ class Journal:
                 self.forget(now_ms)
 
     def forget(self, now_ms: Millis) -> None:
-        """Forget what is too old, or too much. To be called every now and then."""
+        """Forget old batches, and those beyond the limit. To be called now and then."""
         every, oldest_ms = self._all, now_ms - self._recent_ms
         while every and (every[0].acked_ms < oldest_ms or self.bytes > self._bytes_max):
             self.bytes -= every.popleft().bytes
@@ -179,9 +179,9 @@ class Journal:
                 custody.waiting.popleft()
 
     def mark(self, broker: BrokerId, *, anew: bool = False) -> int | None:
-        """The number of a mark to send to ``broker`` now; ``None`` when it would tell nothing new.
+        """The number of a mark to send to ``broker`` now; ``None`` if it would cover nothing new.
 
-        ``anew`` says that the last one may be lost: send another if anything waits at all.
+        ``anew``: the last mark may be lost, so send another if anything waits.
         """
         custody = self._custody[broker]
         waiting = custody.waiting
@@ -204,11 +204,11 @@ class Journal:
             custody.waiting.popleft()
 
     def unsafe(self, broker: BrokerId) -> int:
-        """How many publications only ``broker`` is known to have."""
+        """How many publications are only known to be at ``broker``."""
         return sum(len(batch.packets) for _, batch in self._custody[broker].waiting)
 
     def take_unsafe(self, broker: BrokerId) -> dict[str, list[Publication]]:
-        """What may be lost with ``broker``, which died, by client, oldest first. Told once."""
+        """Remove and return what the dead ``broker`` may have lost, by client, oldest first."""
         waiting = self._custody[broker].waiting
         by_client: dict[str, list[Publication]] = {}
         for _, batch in waiting:

@@ -1,4 +1,4 @@
-"""How a session stands, and what it asks of the process around it besides bytes to pass on."""
+"""The states of a session, and what it asks of its driver besides sending bytes."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ from federator.gateway.wire import Reason
 
 
 class State(Enum):
-    """How a session stands with its broker; ``session`` draws how one follows another."""
+    """The state of a session; the docstring of ``session`` draws the transitions."""
 
     GREETING = "greeting"
     JOINING = "joining"
@@ -20,7 +20,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Dismiss:
-    """Close the client's connection; what it is told stands in ``to_client`` already."""
+    """Close the client's connection; its last packet is in ``to_client`` already."""
 
     reason: Reason
     text: str
@@ -28,9 +28,9 @@ class Dismiss:
 
 @dataclass(frozen=True, slots=True)
 class LeaveBroker:
-    """Close the broker's connection once ``to_broker`` is out.
+    """Close the broker's connection after ``to_broker`` is sent.
 
-    ``with_will`` it is broken, so that the broker publishes the client's will.
+    ``with_will``: break it, so that the broker publishes the client's will.
     """
 
     with_will: bool
@@ -38,28 +38,28 @@ class LeaveBroker:
 
 @dataclass(frozen=True, slots=True)
 class FindBroker:
-    """Attach the client to another broker than the one that ``refused`` it, or that it lost."""
+    """Attach the client to another broker than the one that ``refused`` it, or was lost."""
 
-    refused: bool  # the broker is there and will not have the client now
+    refused: bool  # the broker is alive but does not accept the client now
 
 
 @dataclass(frozen=True, slots=True)
 class AskSettled:
-    """Call ``on_settled(token)`` once the federation knows ``filters``, or after a bound."""
+    """Call ``on_settled(token)`` once the federation knows ``filters``, or after a time limit."""
 
     token: int
     filters: tuple[str, ...]
-    client_waits: bool  # meanwhile, for its SUBACK
+    client_waits: bool  # the client's SUBACK is held meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class Heal:
-    """Call ``heal`` with what was missed: the new broker has the subscriptions."""
+    """Call ``heal`` with missed publications: the new broker has the subscriptions."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealRest:
-    """Call ``give`` with what was missed still, in a moment: now they are known everywhere."""
+    """Call ``give`` a little later with the rest: the subscriptions are known everywhere."""
 
 
 Order = Dismiss | LeaveBroker | FindBroker | AskSettled | Heal | HealRest

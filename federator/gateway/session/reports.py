@@ -1,8 +1,8 @@
-"""What a gateway reports to agents: who is here, subscribed to what, and who publishes what.
+"""Session reports to agents: which clients are here, and their subscriptions and topics.
 
-An agent knows from its broker's log who subscribes, but not who publishes: that completes the
-controller's session flow table. A report is whole; it is sent when it changed, and otherwise often
-enough that a silent gateway can be told from a content one.
+From its broker's log an agent learns who subscribes, but not who publishes; the reports complete
+the controller's session flow table. A report is complete. It is sent when it changed, and otherwise
+often enough that a dead gateway can be told from an unchanged one.
 
 Source: docs/protocol.md 15; Chen 2020, 3.3 (the session flow table).
 """
@@ -19,7 +19,7 @@ CHANGE_GAP_MS: Final = 1_000
 
 
 class Reports:
-    """The reports of one run of the gateway ``name``."""
+    """The session reports of one run of the gateway ``name``."""
 
     def __init__(self, name: str, epoch: int) -> None:
         self._name = name
@@ -30,9 +30,9 @@ class Reports:
     def due(
         self, broker: BrokerId, sessions: Iterable[ClientSession], now_ms: Millis
     ) -> list[gateways.SessionReport]:
-        """The pages to send to ``broker`` now; none when it knows already."""
+        """The pages to send to ``broker`` now; none if nothing changed."""
         here = sorted(sessions, key=lambda each: each.connect.client_id)
-        # Sets of topics and filters only grow or change their count's witness.
+        # Topics are only added, and ``changes`` counts changes of filters, so counts suffice.
         state = tuple(
             (s.connect.client_id, s.subscriptions.changes, len(s.up.topics)) for s in here
         )

@@ -1,18 +1,17 @@
 """One client of the gateway, as a machine: packets in, packets and orders out.
 
-The idea: a client's connection to its broker is its own, made with its own CONNECT, so while both
-live the gateway has nothing to decide and passes blocks on as they came, noting what is in flight.
-When the broker's connection is lost the client keeps its own. What it sends waits, its pings are
-answered, and on the next broker everything a broker knew of it is said again: CONNECT,
-subscriptions, publications without an answer. What it missed in between is given to it before new
-deliveries pass (``healing`` decides what that is).
+A client has its own connection to its broker, made with its own CONNECT. So while both are up, the
+gateway forwards blocks unchanged and notes what is in flight. When the broker's connection is lost,
+the client keeps its own: its packets wait, its pings are answered, and the next broker gets
+everything again: CONNECT, subscriptions, unacknowledged publications. What the client missed in
+between is sent before new deliveries pass (``healing`` decides what that is).
 
     GREETING -> JOINING -> LIVE        the first broker: its CONNACK is the client's
     LIVE -> AWAY -> JOINING -> RESTORING -> HEALING -> LIVE         another broker
     any -> GONE
 
-Upstream opens as soon as the new broker has what the old one owed (``Upstream.open``), downstream
-when the subscriptions are known everywhere and what was missed is given.
+Upstream opens once the new broker has what the old one owed (``Upstream.open``), downstream when
+the subscriptions are known everywhere and missed publications are sent.
 
 Source: docs/gateway.md; OASIS MQTT 5.0 and 3.1.1.
 """
@@ -40,7 +39,7 @@ from federator.gateway.session.upstream import PASS, SWALLOW, Backlog, Upstream
 from federator.gateway.wire.kinds import TOLD, Kind, MalformedError, Packet, Reason
 from federator.protocol.types import Millis
 
-_PUBLISH: Final = int(Kind.PUBLISH)  # looked at for every packet: a member costs 50 ns
+_PUBLISH: Final = int(Kind.PUBLISH)  # read for every packet: an enum member costs 50 ns
 _PUBACK: Final = int(Kind.PUBACK)
 _read_ack = partial(wire.read_ack, from_client=False)
 
@@ -48,18 +47,18 @@ _read_ack = partial(wire.read_ack, from_client=False)
 class ClientSession:
     """One client, from its CONNECT to its end.
 
-    Whoever drives it sends, after each call, what stands in ``to_client`` and ``to_broker`` and
-    carries out ``orders``, and empties them.
+    After each call, the driver sends ``to_client`` and ``to_broker``, carries out ``orders``, and
+    empties all three.
 
     Args:
-        connect: The client's CONNECT, with the client id it is known by.
-        settles: Whether a SUBACK waits until the federation knows the subscription.
+        connect: The client's CONNECT, with the client id in use.
+        settles: Whether a SUBACK is held until the federation knows the subscription.
 
     Attributes:
-        accepted: Whether a broker has ever accepted it.
-        backlog: What waits while it has no broker.
-        restored_ms: When the next broker had its subscriptions.
-        will_only: Whether the client is gone, and a broker is looked for that publishes its will.
+        accepted: Whether a broker has ever accepted the client.
+        backlog: Packets that wait while the client has no broker.
+        restored_ms: When the next broker had the client's subscriptions.
+        will_only: The client is gone, and needs a broker only to publish its will.
     """
 
     def __init__(
@@ -99,24 +98,24 @@ class ClientSession:
 
     @property
     def persistent(self) -> bool:
-        """Whether its broker keeps its session when it leaves."""
+        """Whether the broker keeps the session after a disconnect."""
         return self.connect.session_expiry_s > 0
 
     @property
     def attached(self) -> bool:
-        """Whether a broker has accepted it, and is there."""
+        """Whether a broker has accepted the client, and is connected."""
         return self.state in (State.LIVE, State.RESTORING, State.HEALING)
 
     @property
     def unanswered(self) -> int:
-        """Publications and deliveries that the other side has not answered."""
+        """Publications and deliveries without their last acknowledgement."""
         return self.up.in_flight + self.down.unacknowledged
 
     def subscribe_again(self) -> int:
-        """Ask the broker for what it has granted, so that it logs it; how many that are.
+        """Repeat the granted subscriptions, so that the broker logs them; return how many.
 
-        Not while the client waits for an answer of its own: that is logged anyway, and its retained
-        values must not be taken for those that come again.
+        Not while the client waits for an answer of its own: the broker logs that anyway, and its
+        retained values must not be mistaken for repeated ones.
         """
         subscriptions = self.subscriptions
         waits = self.backlog.packets or not self.up.open
@@ -129,7 +128,7 @@ class ClientSession:
 
     @property
     def catching_up(self) -> bool:
-        """Whether ``catch_up`` has something to pass on: there is a broker for what waits."""
+        """Whether ``catch_up`` can forward packets: some wait, and there is a broker."""
         return self.up.open and bool(self.backlog.packets) and self.state is not State.GONE
 
     # -- the client ---------------------------------------------------------------------------
@@ -138,7 +137,8 @@ class ClientSession:
         """Take what the client sent: ``packets`` lie back to back in ``block``.
 
         Raises:
-            MalformedError: One breaks the protocol; those before it are handled. Call ``refuse``.
+            MalformedError: A packet breaks the protocol; those before it are handled. Call
+                ``refuse``.
         """
         if not self.up.open or self.backlog.packets:
             for packet in packets:
@@ -182,7 +182,7 @@ class ClientSession:
             out.append(block[start : packets[-1][3]])
 
     def _wait(self, block: bytes, packet: Packet) -> None:
-        """Take a packet of a client that has no broker just now, or not all that it sent before."""
+        """Take a packet while there is no broker, or while earlier packets wait."""
         kind = packet[0] & 0xF0
         if kind == Kind.PINGREQ and self.accepted:
             wire.check_ping(packet)
@@ -194,7 +194,7 @@ class ClientSession:
             self.backlog.add(block[packet[1] : packet[3]], kind)
 
     def _judged(self, block: bytes, packet: Packet) -> bytes:
-        """As ``_on_client_packet``; the error knows whether its sender is told."""
+        """Call ``_on_client_packet``; set on its error whether the client gets the reason."""
         try:
             return self._on_client_packet(block, packet)
         except MalformedError as error:
@@ -202,7 +202,7 @@ class ClientSession:
             raise
 
     def _on_client_packet(self, block: bytes, packet: Packet) -> bytes:
-        """Take any packet of the client but PUBLISH; return what the broker hears."""
+        """Take any client packet but PUBLISH; return what to send to the broker."""
         kind, version = packet[0] & 0xF0, self.version
         match kind:
             case Kind.PUBACK | Kind.PUBREC | Kind.PUBCOMP:
@@ -235,7 +235,7 @@ class ClientSession:
             self._end_away(with_will=reason == Reason.DISCONNECT_WITH_WILL)
             return SWALLOW
         self.state = State.GONE
-        # The broker reads the reason itself.
+        # The broker reads the reason in the DISCONNECT.
         self.orders.append(orders.LeaveBroker(with_will=False))
         return PASS
 
@@ -252,7 +252,7 @@ class ClientSession:
             self._end_away(with_will=not self.backlog.leaving)
 
     def _end_away(self, *, with_will: bool) -> None:
-        """End while there is no broker: the will of the client needs one all the same."""
+        """End without a broker; a will still needs one."""
         if with_will and self.accepted and self.connect.will is not None:
             self.will_only = True
             self.backlog.clear()
@@ -267,13 +267,13 @@ class ClientSession:
     def dismiss(
         self, reason: Reason, text: str, *, with_will: bool = True, told: bool = True
     ) -> None:
-        """End, and tell the client why unless it is not to be ``told``."""
+        """End; send the client the reason if ``told``."""
         if self.state is State.GONE:
             return
         if told and not self.will_only:
-            word = dismissal(reason, self.version, accepted=self.accepted)
-            fits = len(word) <= packet_max(self.connect)
-            self.to_client.extend([word] if word and fits else [])
+            packet = dismissal(reason, self.version, accepted=self.accepted)
+            fits = len(packet) <= packet_max(self.connect)
+            self.to_client.extend([packet] if packet and fits else [])
         self._end(reason, text, with_will=with_will)
 
     def _end(self, reason: Reason, text: str, *, with_will: bool = False) -> None:
@@ -283,9 +283,9 @@ class ClientSession:
     # -- the broker ---------------------------------------------------------------------------
 
     def join(self, kept: Iterable[bytes] = ()) -> None:
-        """Introduce the client to a broker, to which a connection stands.
+        """Introduce the client to a broker on an open connection.
 
-        ``kept`` is what the lost broker acknowledged and may have taken along, oldest first.
+        ``kept``: what the lost broker acknowledged and may have lost, oldest first.
         """
         self.state = State.JOINING
         self._kept = (*self._kept, *kept)
@@ -295,7 +295,7 @@ class ClientSession:
         """Take what the broker sent.
 
         Raises:
-            MalformedError: It breaks the protocol. Call ``on_broker_lost``.
+            MalformedError: A packet breaks the protocol. Call ``on_broker_lost``.
         """
         out, down = self.to_client, self.down
         start = 0
@@ -314,7 +314,7 @@ class ClientSession:
                 body = packet[2]
                 if self.up.take_puback(block[body] << 8 | block[body + 1]):
                     continue
-            if start < packet[1]:  # in order: what follows may send something itself
+            if start < packet[1]:  # in order: the handlers below may send packets of their own
                 out.append(block[start : packet[1]])
             start = packet[3]
             if is_publish:
@@ -336,7 +336,7 @@ class ClientSession:
             self.recent.add(block, now_ms)
 
     def _on_broker_packet(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
-        """Take any packet of the broker but PUBLISH; return what the client hears."""
+        """Take any broker packet but PUBLISH; return what to send to the client."""
         kind, version, up = packet[0] & 0xF0, self.version, self.up
         if self.state is State.JOINING:
             return self._on_connack(block, packet, now_ms)
@@ -411,7 +411,7 @@ class ClientSession:
         try:
             filters = self.subscriptions.on_suback(answer, now_ms)
         except MalformedError as error:
-            if self.state is not State.LIVE:  # there, what was granted stands, whatever it says now
+            if self.state is not State.LIVE:  # when LIVE, earlier grants stand in any case
                 self.dismiss(error.reason, str(error))
             return SWALLOW
         if filters is None:
@@ -426,14 +426,14 @@ class ClientSession:
         return SWALLOW
 
     def _restored(self, now_ms: Millis) -> None:
-        """Heal: the new broker has the subscriptions, though the federation may not know yet."""
+        """Heal: the new broker has the subscriptions, but the federation may not know them yet."""
         self.state = State.HEALING
         self.restored_ms = now_ms
         self.orders.append(orders.Heal())
         self.orders += self._subacks.on_restored(self.subscriptions.granted)
 
     def on_settled(self, token: int) -> None:
-        """Go on after ``AskSettled``: its filters are known, or the bound has passed."""
+        """Go on after ``AskSettled``: its filters are known, or the time limit has passed."""
         suback = self._subacks.release(token)
         if self.state is State.GONE or suback is None:
             return
@@ -444,13 +444,13 @@ class ClientSession:
             self.orders.append(orders.HealRest())
 
     def heal(self, missed: Sequence[bytes], now_ms: Millis) -> None:
-        """Give the client what it missed, and let deliveries pass."""
+        """Send the client what it missed, and let deliveries pass."""
         if self.state is State.HEALING:
             self.state = State.LIVE
             self.give(missed, now_ms)
 
     def give(self, missed: Sequence[bytes], now_ms: Millis) -> None:
-        """Give the client what it missed, while deliveries pass."""
+        """Send the client what it missed, while deliveries pass."""
         if self.state is State.LIVE:
             self.down.give(missed)
             if missed:
@@ -466,7 +466,7 @@ class ClientSession:
         return SWALLOW
 
     def on_broker_lost(self) -> None:
-        """Ask for another broker: the connection to this one is gone, or never came to stand."""
+        """Ask for another broker: the connection to this one ended, or never opened."""
         if self.state is State.GONE:
             return
         self.to_broker.clear()
@@ -483,7 +483,7 @@ class ClientSession:
         self.orders.append(orders.FindBroker(refused=False))
 
     def catch_up(self, *, at_once: int) -> None:
-        """Pass on what the client sent while it had no broker, ``at_once`` packets at most."""
+        """Forward packets that waited for a broker, at most ``at_once``."""
         for _ in range(at_once):
             if not self.catching_up:
                 return

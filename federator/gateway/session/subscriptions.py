@@ -1,4 +1,4 @@
-"""What one client subscribes to, as its broker answered it: to be asked for again elsewhere.
+"""The subscriptions of one client as granted by its broker, to be repeated at another.
 
 Source: OASIS MQTT 5.0, 3.8 to 3.11.
 """
@@ -16,10 +16,10 @@ from federator.protocol.types import Millis
 
 FILTERS_PER_PACKET: Final = 100
 FILTER_CHARACTERS_MAX: Final = 4_194_304
-"""Characters of all filters of one client; each may have 65,535."""
+"""Characters of all filters of one client; each filter may have 65,535."""
 
 RECEIVE_MAX: Final = 65_535
-"""Receive Maximum of whoever states none."""
+"""Receive Maximum if none is given."""
 
 _NEVER: Final = 0x20
 _REFUSED: Final = 0x80
@@ -32,8 +32,8 @@ class Subscription:
     Attributes:
         options: The byte that follows the filter in SUBSCRIBE.
         identifier: The subscription identifier of version 5; 0 without.
-        granted: The QoS that the broker gave.
-        since_ms: When it did.
+        granted: The QoS that the broker granted.
+        since_ms: When it was granted.
     """
 
     options: int
@@ -47,7 +47,7 @@ class Subscriptions:
     """The filters of one client.
 
     Attributes:
-        filters_max: How many it may have; more are refused.
+        filters_max: How many the client may have; more are refused.
         granted: Subscriptions by filter, ``$share/...`` as given.
         changes: How often they changed.
     """
@@ -58,24 +58,25 @@ class Subscriptions:
     changes: int = 0
     _characters: int = 0
     _requests: dict[int, tuple[bytes, wire.Request]] = field(default_factory=dict)
-    _asked: int = 0  # filters in these
-    _again: dict[int, tuple[str, ...]] = field(default_factory=dict)  # our own, after a move
+    _asked: int = 0  # filters in ``_requests``
+    # our own requests, after a move
+    _again: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def restored(self) -> bool:
-        """Whether the broker has answered all that we asked for again."""
+        """Whether the broker has answered all our repeated subscriptions."""
         return not self._again
 
     @property
     def busy(self) -> bool:
-        """Whether an answer of the broker is on its way."""
+        """Whether a SUBACK or UNSUBACK is due."""
         return bool(self._requests or self._again)
 
     @property
     def acknowledged_filters(self) -> list[str]:
-        """The filters that were granted at QoS 1 or 2, but for shared ones."""
+        """The filters granted QoS 1 or 2, without shared ones."""
         items = self.granted.items()
-        return [f for f, given in items if given.granted and not f.startswith("$share/")]
+        return [f for f, s in items if s.granted and not f.startswith("$share/")]
 
     @property
     def wants_none_of_its_own(self) -> bool:
@@ -89,19 +90,19 @@ class Subscriptions:
 
     @property
     def unanswered(self) -> list[bytes]:
-        """The client's own requests that no broker answered yet."""
+        """The client's own requests that no broker has answered yet."""
         return [packet for packet, _ in self._requests.values()]
 
     @property
     def asks(self) -> bool:
-        """Whether a SUBSCRIBE of the client is among them."""
+        """Whether a SUBSCRIBE of the client is unanswered."""
         return any(isinstance(request, wire.Subscribe) for _, request in self._requests.values())
 
     def ask(self, packet: bytes, request: wire.Request) -> None:
-        """Note what the client asks its broker for.
+        """Note a request of the client.
 
         Raises:
-            MalformedError: The client has too many filters already.
+            MalformedError: The client has too many filters.
         """
         if isinstance(request, wire.Subscribe):
             new = sum(filter not in self.granted for filter, _ in request.filters)
@@ -111,7 +112,7 @@ class Subscriptions:
             if self._characters + sum(len(f) for f, _ in request.filters) > FILTER_CHARACTERS_MAX:
                 text = f"filters of more than {FILTER_CHARACTERS_MAX} characters"
                 raise MalformedError(text, Reason.QUOTA_EXCEEDED)
-        self._answered(request.packet_id)  # said again: the former is answered by the same word
+        self._answered(request.packet_id)  # a repeated id: one answer covers both
         self._requests[request.packet_id] = (packet, request)
         self._asked += len(request.filters)
 
@@ -121,12 +122,12 @@ class Subscriptions:
         return request
 
     def on_suback(self, answer: wire.Answer, now_ms: Millis) -> tuple[str, ...] | None:
-        """Take the broker's answer; return the client's filters that hold now.
+        """Take the broker's SUBACK; return the client's filters that are granted.
 
-        ``None`` says that we had asked, not the client.
+        ``None``: it answers a request of ours, not of the client.
 
         Raises:
-            MalformedError: The broker refuses, to a client that moved, what another gave it.
+            MalformedError: The new broker refuses a moved client what another broker granted.
         """
         if answer.packet_id in self._again:
             self._on_again(answer)
@@ -147,7 +148,7 @@ class Subscriptions:
         return tuple(taken)
 
     def on_unsuback(self, answer: wire.Answer) -> None:
-        """Take the broker's answer: what the client gave up is gone."""
+        """Take the broker's UNSUBACK: remove the filters."""
         request = self._answered(answer.packet_id)
         if isinstance(request, wire.Unsubscribe):
             for filter in request.filters:
@@ -156,17 +157,17 @@ class Subscriptions:
                     self._characters -= len(filter)
 
     def again(self, taken: Iterable[int]) -> Iterator[bytes]:
-        """Requests for all subscriptions at another broker; ``taken`` packet ids are in use."""
+        """Requests that repeat all subscriptions; packet ids in ``taken`` are in use."""
         self._again.clear()
         used = {*taken, *self._requests}
         packet_id = 0
         for identifier, group in groupby(self.granted.items(), lambda item: item[1].identifier):
-            wanted = list(group)
-            for at in range(0, len(wanted), FILTERS_PER_PACKET):
+            members = list(group)
+            for at in range(0, len(members), FILTERS_PER_PACKET):
                 packet_id += 1
                 while packet_id in used:
                     packet_id += 1
-                part = wanted[at : at + FILTERS_PER_PACKET]
+                part = members[at : at + FILTERS_PER_PACKET]
                 self._again[packet_id] = tuple(filter for filter, _ in part)
                 filters = tuple((f, s.options & ~wire.RETAIN_HANDLING | _NEVER) for f, s in part)
                 properties: wire.Properties = ()
@@ -196,7 +197,7 @@ class Subscriptions:
 class HeldSubacks:
     """SUBACKs of one client that wait until the federation knows the filters they grant.
 
-    The federation is asked with ``AskSettled``, whose token tells which SUBACK may go.
+    The token in ``AskSettled`` identifies the SUBACK.
     """
 
     __slots__ = ("_restored", "_subacks", "_token")
@@ -204,16 +205,16 @@ class HeldSubacks:
     def __init__(self) -> None:
         self._subacks: dict[int, bytes] = {}
         self._token = 0
-        self._restored = 0  # the token of what a new broker was asked for again
+        self._restored = 0  # the token for subscriptions repeated at a new broker
 
     def hold(self, suback: bytes, filters: Iterable[str]) -> AskSettled:
-        """Keep ``suback`` until the order that is returned has been carried out."""
+        """Hold ``suback`` until the returned order is carried out."""
         self._token += 1
         self._subacks[self._token] = suback
         return AskSettled(self._token, _plain(filters), client_waits=True)
 
     def on_restored(self, filters: Iterable[str]) -> list[AskSettled]:
-        """Ask about ``filters``, which a new broker has; no SUBACK waits for these."""
+        """Ask about ``filters`` at a new broker; no SUBACK waits for these."""
         plain = _plain(filters)
         if not plain:
             return []
@@ -221,17 +222,17 @@ class HeldSubacks:
         return [AskSettled(self._token, plain, client_waits=False)]
 
     def release(self, token: int) -> bytes | None:
-        """The SUBACK that waited for ``token``; ``None`` if none did, ``b""`` of a new broker's."""
+        """The SUBACK held for ``token``; ``b""`` for ``on_restored``'s token, else ``None``."""
         return self._subacks.pop(token, b"" if token == self._restored else None)
 
 
 def _plain(filters: Iterable[str]) -> tuple[str, ...]:
-    """Filters without ``$share/...``, each once."""
+    """Filters without their ``$share/...`` prefix, each once."""
     return tuple(dict.fromkeys(without_share(filter) for filter in filters))
 
 
 def receive_max(properties: wire.Properties, version: Version) -> int:
-    """Receive Maximum as a CONNECT or CONNACK states it."""
+    """The Receive Maximum of a CONNECT or CONNACK."""
     if version != V5:
         return RECEIVE_MAX
     return wire.number_in(properties, wire.Property.RECEIVE_MAXIMUM, RECEIVE_MAX)

@@ -1,7 +1,7 @@
-"""Short numbers that a client of MQTT 5 gives its topics, and the topics that it means.
+"""Topic aliases: short numbers that an MQTT 5 client sends instead of topics.
 
-An alias holds for one connection, and a client's outlives those to its brokers. So the gateway
-keeps what each stands for, and brokers always get the topic.
+An alias holds for one connection, and a client's connection outlives those to brokers. So the
+gateway keeps the topic of each alias, and always sends brokers the topic.
 
 Source: OASIS MQTT 5.0, 3.3.2.3.4.
 """
@@ -12,14 +12,14 @@ from federator.gateway import wire
 from federator.gateway.wire.kinds import MalformedError, Packet, Reason
 
 ALIASES_MAX: Final = 16
-"""Of one client; each may stand for 65,535 bytes. Mosquitto allows 10."""
+"""Per client; each may stand for 65,535 bytes. Mosquitto allows 10."""
 
 
 class TopicAliases:
     """The aliases of one client.
 
     Attributes:
-        allowed: How many it may have; its first broker's word, and ``ALIASES_MAX`` at most.
+        allowed: How many it may use: as its first broker allows, at most ``ALIASES_MAX``.
     """
 
     __slots__ = ("_topics", "allowed")
@@ -29,17 +29,17 @@ class TopicAliases:
         self._topics: dict[int, str] = {}
 
     def allow(self, properties: wire.Properties) -> None:
-        """Allow what a CONNACK with ``properties`` allows."""
+        """Allow as many as a CONNACK with ``properties`` does."""
         name = wire.Property.TOPIC_ALIAS_MAXIMUM
         self.allowed = min(wire.number_in(properties, name, 0), ALIASES_MAX)
 
     def resolve(
         self, block: bytes, packet: Packet, header: wire.PublishHeader
     ) -> tuple[str, bytes]:
-        """Read a PUBLISH that has an alias; return its topic, and the packet with that instead.
+        """Read a PUBLISH with an alias; return its topic, and the packet with the topic instead.
 
         Raises:
-            MalformedError: The alias is beyond what is allowed, or was never given a topic.
+            MalformedError: The alias is too great, or has no topic yet.
         """
         topic, _, id_at, alias = header
         if alias > self.allowed:

@@ -1,10 +1,10 @@
-"""What a client publishes at QoS 1 and 2, until a broker has it for good.
+"""A client's QoS 1 and 2 publications, until a broker has acknowledged them for good.
 
-The client's packet ids go to its broker unchanged, for they are its own connection's there. So in
-the steady state there is nothing to translate; there is only a note of each packet that is not
-answered. When the broker is gone, the next one gets them again, after those that the lost broker
-acknowledged and no agent took custody of (they bear ids of ours; the client knows nothing of it).
-Of QoS 2 a client may be told no half of the handshake twice: what it has heard is remembered.
+The client's packet ids are sent to its broker unchanged, for the client's connection there is its
+own. So in the steady state nothing is translated; we only note each unacknowledged packet. When the
+broker is gone, the next one gets these again, after those that the lost broker acknowledged and no
+agent took into custody (with ids of ours, unknown to the client). At QoS 2 the client must get no
+half of the handshake twice, so we remember which half it got.
 
 Source: OASIS MQTT 5.0, 4.3 and 4.4; docs/gateway.md.
 """
@@ -18,41 +18,41 @@ from federator.gateway import wire
 from federator.gateway.wire.kinds import Kind, Packet, Reason, Version
 
 RESEND_WINDOW: Final = 20
-"""Publications sent again that may wait for an answer: Mosquitto's own bound on QoS 2."""
+"""Repeated publications that may await an acknowledgement: Mosquitto's own bound on QoS 2."""
 
 PACKET_ID_MAX: Final = 65_535
 
 PUBLISHED_TOPICS_MAX: Final = 1_024
-"""Topics of one client that are told in session reports; more are not."""
+"""Topics of one client in session reports; more are left out."""
 
 PUBLISHED_TOPIC_CHARACTERS_MAX: Final = 256
-"""Longer ones are not told."""
+"""Longer topics are left out."""
 
 PASS: Final = b"as it came"
-"""The packet goes on unchanged."""
+"""The packet is forwarded unchanged."""
 
 SWALLOW: Final = b""
 
 
 @dataclass(slots=True, eq=False)
 class Backlog:
-    """What a client sends while it has no broker: it waits here, in order, until it has one."""
+    """What a client sends while it has no broker, in order."""
 
     packets: deque[bytes] = field(default_factory=deque)
     bytes_held: int = 0
-    leaving: bool = False  # it said goodbye, behind what waits
+    leaving: bool = False  # a DISCONNECT waits at the end
 
     def add(self, packet: bytes, kind: int) -> None:
-        """Let ``packet`` wait."""
+        """Append ``packet``."""
         self.leaving = self.leaving or kind == Kind.DISCONNECT
         self.packets.append(packet)
         self.bytes_held += len(packet)
 
     def lets_pass(self, block: bytes, packet: Packet, version: Version, up: "Upstream") -> bool:
-        """Whether ``packet`` need not wait behind those that wait."""
+        """Whether ``packet`` need not wait behind earlier ones."""
         match packet[0] & 0xF0:
             case Kind.PUBACK | Kind.PUBREC | Kind.PUBCOMP:
-                return True  # of deliveries, whose order is their own
+                return True  # they acknowledge deliveries, whose order is their own
             case Kind.PUBREL:
                 return up.has(wire.read_ack(block, packet, version)[0])
             case Kind.DISCONNECT:
@@ -61,13 +61,12 @@ class Backlog:
                 return False
 
     def take(self) -> bytes:
-        """What waits longest, which then waits no more."""
+        """Remove and return the oldest packet."""
         packet = self.packets.popleft()
         self.bytes_held -= len(packet)
         return packet
 
     def clear(self) -> None:
-        """Let nothing wait."""
         self.packets.clear()
         self.bytes_held = 0
 
@@ -77,10 +76,11 @@ class Upstream:
     """Publications of one client on their way to its broker.
 
     Attributes:
-        topics: On which the client published, for session reports.
-        open: Whether publications pass; otherwise what the last broker did not get goes first.
-        acknowledged: Packets that the broker has, for whoever keeps them until they are safe.
-        acknowledged_again: Likewise, of those that an earlier broker had acknowledged before.
+        topics: Topics the client published on, for session reports.
+        open: Whether new publications pass; otherwise what the last broker did not get goes first.
+        acknowledged: Packets that the broker acknowledged; the caller keeps them until they are
+            safe.
+        acknowledged_again: The same for those that an earlier broker had acknowledged before.
     """
 
     version: Version
@@ -91,21 +91,21 @@ class Upstream:
     topics: set[str] = field(default_factory=set)
     _window: int = RESEND_WINDOW
     _in_flight: dict[int, bytes] = field(default_factory=dict)  # the client's, in its order
-    _own: dict[int, bytes] = field(default_factory=dict)  # sent again by us
+    _own: dict[int, bytes] = field(default_factory=dict)  # repeated with ids of ours
     _told: set[int] = field(default_factory=set)  # QoS 2: the client got its PUBREC
     _released: set[int] = field(default_factory=set)  # QoS 2: the client sent its PUBREL
     _received: set[int] = field(default_factory=set)  # QoS 2: this broker sent its PUBREC
     _resend: deque[tuple[int, bytes]] | None = None
-    _sent_again: int = 0  # of these, and not answered
+    _sent_again: int = 0  # of these, sent and unacknowledged
 
     @property
     def in_flight(self) -> int:
-        """Publications that are not answered."""
+        """Publications without their last acknowledgement."""
         return len(self._in_flight) + len(self._own) + len(self._resend or ())
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether the broker has answered everything, and the client is to release it (QoS 2)."""
+        """Whether only PUBRELs of the client are missing (QoS 2)."""
         return len(self._told - self._released) == len(self._in_flight)
 
     @property
@@ -114,28 +114,28 @@ class Upstream:
         return (*self._in_flight, *self._own)
 
     def note_topic(self, topic: str) -> None:
-        """Remember a topic that the client publishes on, as far as reports have room for it."""
+        """Remember a topic that the client publishes on, within the limits of reports."""
         short = len(topic) <= PUBLISHED_TOPIC_CHARACTERS_MAX
         if short and len(self.topics) < PUBLISHED_TOPICS_MAX:
             self.topics.add(topic)
 
     def publish(self, packet_id: int, packet: bytes) -> None:
-        """Keep ``packet``, which the client publishes, until the broker has answered."""
+        """Keep ``packet``, a publication of the client, until it is acknowledged."""
         former = self._in_flight.get(packet_id)
         if former is not None:
             self.bytes_held -= len(former)
-            self._told.discard(packet_id)  # who says it again wants to hear the answer again
+            self._told.discard(packet_id)  # a client that repeats it expects the answer again
         self._in_flight[packet_id] = packet
         self.bytes_held += len(packet)
 
     def has(self, packet_id: int) -> bool:
-        """Whether the client published something under ``packet_id`` that is not answered."""
+        """Whether a publication with this ``packet_id`` is unacknowledged."""
         return packet_id in self._in_flight
 
     def release(self, packet_id: int) -> bytes:
-        """Take the client's PUBREL; return what the broker hears of it."""
+        """Take the client's PUBREL; return what to send to the broker."""
         if packet_id not in self._in_flight:
-            return PASS  # of an earlier connection: its broker knows
+            return PASS  # of an earlier connection: its broker has it
         self._released.add(packet_id)
         return PASS if packet_id in self._received else SWALLOW
 
@@ -143,15 +143,15 @@ class Upstream:
         """Keep everything for the next broker: this one is gone."""
         self.open = False
         self._received.clear()
-        # What was to be sent again, and was not answered, is to be sent again.
+        # Repeated packets without an acknowledgement are to be repeated once more.
         own = [*self._own.values(), *(p for i, p in self._resend or () if i not in self._in_flight)]
         self._resend = deque((0, packet) for packet in own) if own else None
         self._own.clear()
 
     def resume(self, kept: Iterable[bytes], *, receive_max: int, out: list[bytes]) -> None:
-        """Send again what is not answered: a broker without our session accepted the client.
+        """Repeat what is unacknowledged: a broker without our session accepted the client.
 
-        Packets in ``kept`` the lost broker acknowledged, in this order; they may be lost with it.
+        ``kept``: packets the lost broker acknowledged, in this order; they may be lost with it.
         """
         self._window = min(RESEND_WINDOW, receive_max)
         before = [packet for _, packet in self._resend or ()]
@@ -160,7 +160,7 @@ class Upstream:
         for packet in (*before, *kept):
             while free in self._in_flight:
                 free -= 1
-            if free < 1:  # 65,535 in flight: nothing sensible is left to do
+            if free < 1:  # 65,535 in flight: there is no id left
                 break
             queue.append((free, wire.again(packet, free)))
             free -= 1
@@ -170,7 +170,7 @@ class Upstream:
         self._pump(out)
 
     def take_puback(self, packet_id: int) -> bool:
-        """Take the usual PUBACK, which simply passes; tell whether it was that."""
+        """Take a plain PUBACK, which is forwarded; return whether it was one."""
         if self._resend is not None or self._told:
             return False
         packet = self._in_flight.pop(packet_id, None)
@@ -181,13 +181,13 @@ class Upstream:
         return True
 
     def on_pubrec(self, packet_id: int, reason: int, out: list[bytes]) -> bytes:
-        """Take the broker's PUBREC; return what the client hears of it."""
+        """Take the broker's PUBREC; return what to send to the client."""
         if reason >= Reason.UNSPECIFIED:
-            heard = packet_id in self._told
+            got_pubrec = packet_id in self._told
             answer = self.finish(packet_id, False, out)
-            if not heard:
+            if not got_pubrec:
                 return answer
-            # The client believes it is taken. It cannot be told otherwise until it releases it.
+            # The client got a PUBREC before. It cannot learn of the refusal until it sends PUBREL.
             return SWALLOW
         self._received.add(packet_id)
         if packet_id in self._own or packet_id in self._released:
@@ -199,12 +199,12 @@ class Upstream:
         return PASS
 
     def finish(self, packet_id: int, taken: bool, out: list[bytes]) -> bytes:
-        """Take the broker's last word: whether it has taken it; return what the client hears."""
+        """Take the last acknowledgement, positive if ``taken``; return what the client gets."""
         packet, answer = self._own.pop(packet_id, None), SWALLOW
         if packet is None:
             packet, answer = self._in_flight.pop(packet_id, None), PASS
             if packet is None:
-                # Of an earlier connection of the client, or an answer to nothing.
+                # Of an earlier connection of the client, or for nothing.
                 return PASS
             self.bytes_held -= len(packet)
             if self._told:

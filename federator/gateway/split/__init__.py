@@ -1,1 +1,1 @@
-"""One client before several brokers, pure: to each of them it is a client of its own."""
+"""One client of several brokers, sans I/O: to each of them it is a separate client."""

@@ -1,12 +1,11 @@
 """One answer of several brokers: to a client's CONNECT, SUBSCRIBE and UNSUBSCRIBE.
 
-A session that some brokers have and others have not is none: the client would believe in
-subscriptions that are not there. It is refused once, and the remains are ended; the next time it
-gets a fresh one.
+A session that only some brokers have is invalid: the client would rely on subscriptions that do not
+exist. The client is refused once, and the sessions are ended; its next connection begins a new one.
 
-For its subscriptions each broker is asked for its part under the client's packet id. A filter that
-stands at several is granted when all of them grant it, at the least they give. What some grant and
-others refuse is refused, and taken back where it was granted before the client hears of it.
+Each broker gets its part of a subscription request under the client's packet id. A filter at
+several brokers is granted if all grant it, at the lowest QoS. A filter that some grant and others
+refuse is refused, and unsubscribed where it was granted before the client gets the answer.
 
 Source: OASIS MQTT 5.0, 3.2 and 3.8 to 3.11.
 """
@@ -19,7 +18,7 @@ from federator.gateway import wire
 from federator.gateway.wire.kinds import V5, Kind, MalformedError, Packet, Reason, Version
 
 OPEN_MAX: Final = 1_024
-"""Requests of one client that no broker answered yet."""
+"""Requests of one client that no broker has answered yet."""
 
 _REFUSED: Final = 0x80
 
@@ -41,12 +40,12 @@ _LEAST: Final = (
 
 
 class ConnackMerger:
-    """The CONNACKs of as many brokers of one client as there are ``legs``, until they are one.
+    """Merges the CONNACKs of one client's brokers, one for each of ``legs``, into one.
 
     ``assigned`` is the id of a client that left it to the server.
 
     Attributes:
-        refused: One broker will not have the client, which has been told.
+        refused: One broker refused the client, which got the CONNACK.
     """
 
     __slots__ = ("_assigned", "_connacks", "_legs", "_version", "refused")
@@ -66,22 +65,22 @@ class ConnackMerger:
     @property
     def with_session(self) -> tuple[int, ...]:
         """The legs whose broker has a session of the client."""
-        return tuple(leg for leg, each in self._connacks.items() if each.session_present)
+        return tuple(leg for leg, connack in self._connacks.items() if connack.session_present)
 
     @property
     def torn(self) -> bool:
-        """Whether some have a session and others have not."""
+        """Whether only some brokers have a session."""
         return self.complete and 0 < len(self.with_session) < self._legs
 
     @property
     def properties(self) -> wire.Properties:
-        """What all said together, once they have."""
+        """The merged properties, once all brokers have answered."""
         every = [self._connacks[leg].properties for leg in sorted(self._connacks)]
         merged = every[0]
         if self._version == V5:
             for name in _LEAST:
-                said = [wire.number_in(each, name, -1) for each in every]
-                limits = [value for value in said if value >= 0]
+                values = [wire.number_in(properties, name, -1) for properties in every]
+                limits = [value for value in values if value >= 0]
                 if limits:
                     merged = wire.with_value(merged, name, min(limits))
             if self._assigned:
@@ -94,10 +93,10 @@ class ConnackMerger:
         return leg in self._connacks
 
     def add(self, leg: int, block: bytes, packet: Packet) -> bytes:
-        """Take a broker's CONNACK; return the client's, when it is the last or a refusal.
+        """Take a broker's CONNACK; return the client's, if this is the last one or a refusal.
 
         Raises:
-            MalformedError: It is no CONNACK.
+            MalformedError: The packet is no CONNACK.
         """
         connack = wire.read_connack(block, packet, self._version)
         self._connacks[leg] = connack
@@ -115,14 +114,14 @@ class ConnackMerger:
 
 @dataclass(slots=True)
 class _Request:
-    """A request of the client that is not answered.
+    """An open request of the client.
 
     Attributes:
-        kind: Of the answer.
-        filters: In the client's order.
-        codes: To each filter, what the legs that were asked said.
-        awaited: Legs that have not answered.
-        undoing: What some granted is being taken back.
+        kind: The kind of the answer.
+        filters: The filters in the client's order.
+        codes: For each filter, the codes of the legs that were asked.
+        awaited: The legs that have not answered, and the places of their filters.
+        undoing: Partly granted filters are being unsubscribed.
     """
 
     packet_id: int
@@ -135,7 +134,7 @@ class _Request:
 
 
 class RequestMerger:
-    """The requests of one client, each until all brokers that it concerns have answered."""
+    """The requests of one client, each until all brokers concerned have answered."""
 
     __slots__ = ("_open", "_version")
 
@@ -146,12 +145,12 @@ class RequestMerger:
     def request(
         self, request: wire.Request, legs_of: Callable[[str], tuple[int, ...]]
     ) -> tuple[list[Ask], bytes]:
-        """Tell what to ask of whom, and the answer if nobody is to be asked.
+        """Return the packets for the legs, and the answer if no leg is to be asked.
 
-        ``legs_of`` a filter are those where it stands; there are none where it is refused.
+        ``legs_of`` returns the legs of a filter; none if the filter is refused.
 
         Raises:
-            MalformedError: Too many wait for their answer.
+            MalformedError: Too many requests are open.
         """
         if isinstance(request, wire.Subscribe):
             kind, refused = Kind.SUBACK, Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
@@ -160,7 +159,7 @@ class RequestMerger:
             kind, refused = Kind.UNSUBACK, Reason.NO_SUBSCRIPTION_EXISTED
             names = request.filters
         legs = tuple(map(legs_of, names))
-        codes = [{} if each else {0: int(refused)} for each in legs]
+        codes = [{} if of_filter else {0: int(refused)} for of_filter in legs]
         opened = _Request(request.packet_id, kind, names, codes, _by_leg(legs))
         asks = [(leg, self._part(request, places)) for leg, places in opened.awaited.items()]
         if opened.awaited:
@@ -171,12 +170,12 @@ class RequestMerger:
         return [], self._answer(opened)
 
     def _part(self, request: wire.Request, places: tuple[int, ...]) -> bytes:
-        """The part of ``request`` that one broker is asked for."""
+        """The part of ``request`` for one broker."""
         filters: Any = tuple(request.filters[place] for place in places)  # of either kind
         return wire.write_request(replace(request, filters=filters), self._version)
 
     def on_answer(self, leg: int, kind: Kind, answer: wire.Answer) -> tuple[list[Ask], bytes]:
-        """Take a leg's answer; tell what to ask now, and the client's answer when it is whole."""
+        """Take a leg's answer; return packets to send now, and the client's answer if complete."""
         request = self._found(leg, kind, answer.packet_id)
         if request is None:
             return [], b""
@@ -202,7 +201,7 @@ class RequestMerger:
         return None
 
     def _undo(self, request: _Request) -> list[Ask]:
-        """Take back what some granted and others refused."""
+        """Unsubscribe filters that some granted and others refused."""
         if request.kind != Kind.SUBACK:
             return []
         back: dict[int, list[int]] = {}
@@ -223,15 +222,15 @@ class RequestMerger:
 
 
 def _by_leg(legs: tuple[tuple[int, ...], ...]) -> dict[int, tuple[int, ...]]:
-    """The places of the filters that stand on each leg."""
+    """The places of each leg's filters."""
     places: dict[int, list[int]] = {}
-    for place, each in enumerate(legs):
-        for leg in each:
+    for place, of_filter in enumerate(legs):
+        for leg in of_filter:
             places.setdefault(leg, []).append(place)
     return {leg: tuple(places[leg]) for leg in sorted(places)}
 
 
 def _merged(codes: list[int]) -> int:
-    """One code for what several brokers said to one filter."""
+    """Merge the codes of several brokers for one filter."""
     worst = max(codes, default=0)
     return worst if worst >= _REFUSED else min(codes, default=0)

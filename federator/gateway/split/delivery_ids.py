@@ -1,9 +1,9 @@
 """Packet ids of deliveries when several brokers count them for one client.
 
-Each broker numbers what it delivers by itself. The client sees a broker's own number while nobody
-else's delivery has it, and a free one otherwise, until it has answered. A client may also bound
-what it takes at a time; what several brokers send beyond that waits here, and is bounded itself,
-for each of them keeps to the client's bound.
+Each broker numbers its own deliveries. The client sees the broker's id while no other delivery uses
+it, and a free one otherwise, until it has acknowledged. A client may also limit unacknowledged
+deliveries; what several brokers send beyond that waits here, and is bounded, for each of them keeps
+to the client's limit.
 
 Source: OASIS MQTT 5.0, 2.2.1, 3.1.2.11.3 and 4.9.
 """
@@ -15,16 +15,16 @@ from federator.gateway.session.upstream import PACKET_ID_MAX
 from federator.gateway.wire import DUP, QOS_2, again
 
 Delivery = tuple[int, int]
-"""A delivery of one broker: the leg it came by, and its packet id there."""
+"""A delivery of one broker: its leg, and its packet id there."""
 
 
 class DeliveryIds:
-    """The deliveries of all legs that one client has not answered.
+    """The deliveries of all legs that one client has not acknowledged.
 
     Args:
-        receive_max: How many the client takes at a time.
-        unreleased: QoS 2 deliveries that an earlier connection of the client began: its packet
-            id by the broker's.
+        receive_max: How many the client accepts at a time.
+        unreleased: QoS 2 deliveries from an earlier connection of the client: the client's packet
+            id by delivery.
     """
 
     __slots__ = ("_at_client", "_exact", "_ids", "_next", "_room", "_waiting")
@@ -39,24 +39,24 @@ class DeliveryIds:
 
     @property
     def unreleased(self) -> dict[Delivery, int]:
-        """QoS 2 deliveries that are not finished, for the client's next connection."""
+        """Unfinished QoS 2 deliveries, for the client's next connection."""
         return {self._at_client[id]: id for id in self._exact}
 
     def deliver(self, delivery: Delivery, packet: bytes, out: list[bytes]) -> None:
-        """Send a delivery at QoS 1 or 2, or keep it until the client has room."""
+        """Send a QoS 1 or 2 delivery, or keep it until the client has room."""
         if delivery not in self._ids and (self._waiting or len(self._at_client) >= self._room):
             self._waiting.append((delivery, packet))
         else:
             out.append(self._addressed(delivery, packet))
 
     def of(self, packet_id: int) -> Delivery | None:
-        """The delivery that the client means by ``packet_id``."""
+        """The delivery with this ``packet_id`` at the client."""
         return self._at_client.get(packet_id)
 
     def at_client(self, delivery: Delivery) -> int | None:
-        """The client's packet id of a QoS 2 delivery; begun on an earlier connection if unknown.
+        """The client's packet id of a QoS 2 delivery; a new one if an earlier connection began it.
 
-        ``None`` when no packet id is left.
+        ``None`` if no packet id is left.
         """
         packet_id = self._ids.get(delivery)
         if packet_id is None:
@@ -67,11 +67,11 @@ class DeliveryIds:
         return packet_id
 
     def is_used(self, delivery: Delivery) -> bool:
-        """Whether a delivery waits for the client's answer."""
+        """Whether a delivery waits for the client's acknowledgement."""
         return delivery in self._ids
 
     def finish(self, packet_id: int, out: list[bytes]) -> None:
-        """Forget a delivery that the client has answered for good: there is room for another."""
+        """Forget a delivery that the client has acknowledged for good: another may follow."""
         delivery = self._at_client.pop(packet_id, None)
         if delivery is None:
             return

@@ -1,22 +1,20 @@
-"""One client before several brokers, as a machine: to each of them it is a client of its own, and
-to the client they are one broker.
+"""One client of several brokers, as a machine: several clients to them, one broker to the client.
 
-The idea: every topic has one owner (``topic_owners``), and everything about a topic happens there
-alone. What the client publishes goes to the topic's owner; its subscriptions stand at every owner
-that they may concern; of what brokers deliver, only what comes from the topic's owner reaches the
-client, and the rest is acknowledged and dropped (brokers of one federation give each other's
-publications to both). So on each topic the client sees one broker, with all that MQTT promises
-about order, QoS, retained values and overlapping filters.
+Every topic has one owner (``topic_owners``), and everything about a topic happens there alone. What
+the client publishes is sent to the topic's owner. Its subscriptions are made at every owner that
+they may concern. Of the brokers' deliveries, only those from the topic's owner are sent to the
+client; the rest are acknowledged and dropped (brokers of one federation forward each other's
+publications). So on each topic the client sees one broker, with all that MQTT promises about order,
+QoS, retained values and overlapping filters.
 
 Each **leg** is a whole ``ClientSession`` under a client id of its own, and finds another broker
-when its own dies, as any session does. Here packets are shared out to the legs and
-put together again:
+when its own dies, as any session does. Here packets are distributed to the legs and merged:
 
 - The client's packet ids mean the same everywhere; the answer comes from the one leg that was
-  asked. Nothing is translated upward but who is to hear a PUBREL.
-- Deliveries bear numbers of several brokers, so they may get another (``delivery_ids``).
-- SUBSCRIBE and UNSUBSCRIBE go to several, and have one answer (``answers``).
-- CONNACK and PINGRESP come when all legs have given theirs; DISCONNECT goes to all. The will is
+  asked. Upstream we only remember which leg gets a PUBREL.
+- Deliveries have ids of several brokers, so their ids may change (``delivery_ids``).
+- SUBSCRIBE and UNSUBSCRIBE are sent to several legs, and have one answer (``answers``).
+- CONNACK and PINGRESP are sent when all legs have sent theirs; DISCONNECT goes to all. The will is
   left at the owner of its topic.
 
 Source: OASIS MQTT 5.0; Fawwaz 2022, 3.1; docs/gateway.md, "Topics of certain brokers".
@@ -38,10 +36,10 @@ from federator.gateway.wire.kinds import Kind, MalformedError, Packet, Reason
 from federator.protocol.types import Millis
 
 SUFFIX: Final = "~federator-"
-"""Stands between a client's id and the number of the leg, in its client id on that leg."""
+"""Stands between a client's id and the leg's number, in its client id on that leg."""
 
 IDLE_PART: Final = 4
-"""A leg that heard nothing for this part of the keep-alive is pinged when the client speaks."""
+"""Legs without traffic to them for this part of the keep-alive are pinged when the client sends."""
 
 BARE_BYTES: Final = 4
 """Length of an acknowledgement without a reason."""
@@ -56,7 +54,7 @@ class _Release:
 
     Attributes:
         waits: Legs that have not answered.
-        answer: The best so far: of a leg that knew it, or of 3.1.1, rather than "not found".
+        answer: The best answer so far: one without a reason, rather than "not found".
     """
 
     packet_id: int
@@ -67,12 +65,11 @@ class _Release:
 class SplitSession:
     """One client of several brokers.
 
-    Whoever drives it sends, after each call, what stands in ``to_client`` and ``to_legs``, and
-    empties them.
+    After each call, the driver sends what is in ``to_client`` and ``to_legs``, and empties them.
 
     Args:
-        take_unreleased: Gives what an earlier connection of the client left in ``unreleased``;
-            called when all legs were accepted, as nobody else may have it.
+        take_unreleased: Returns ``unreleased`` of the client's earlier connection; called only
+            after all legs accepted the client, which proves its id.
     """
 
     def __init__(
@@ -84,7 +81,7 @@ class SplitSession:
     ) -> None:
         self.to_client: list[bytes] = []
         self.to_legs: list[list[bytes]] = [[] for _ in range(owners.legs)]
-        self.leaving = False  # the client said goodbye
+        self.leaving = False  # the client sent DISCONNECT
         self._connect = connect
         self._version = connect.version
         self._owners = owners
@@ -96,10 +93,11 @@ class SplitSession:
         self._ids = DeliveryIds(self._room, {})
         self._aliases = TopicAliases()
         self._requests = RequestMerger(connect.version)
-        self._unwanted: set[Delivery] = set()  # QoS 2 deliveries that are kept from the client
+        self._unwanted: set[Delivery] = set()  # QoS 2 deliveries that are not forwarded
         self._sent: dict[int, int] = {}  # QoS 2 publications of the client: the leg of each
         self._releases: list[_Release] = []
-        self._pings: list[deque[bool]] = [deque() for _ in range(owners.legs)]  # the client's?
+        # per leg, whether each open ping is the client's
+        self._pings: list[deque[bool]] = [deque() for _ in range(owners.legs)]
         self._pongs = [0] * owners.legs
         self._heard_ms = [Millis(0)] * owners.legs
 
@@ -110,7 +108,7 @@ class SplitSession:
 
     @property
     def torn(self) -> bool:
-        """Whether some legs have the client's session and others have not: it is no session."""
+        """Whether only some legs have the client's session, which is then invalid."""
         return self._connacks.torn
 
     @property
@@ -120,7 +118,6 @@ class SplitSession:
 
     @property
     def unreleased(self) -> dict[Delivery, int]:
-        """QoS 2 deliveries that are not finished, for the client's next connection."""
         return self._ids.unreleased
 
     def connects(self) -> list[wire.Connect]:
@@ -132,7 +129,7 @@ class SplitSession:
                 connect,
                 client_id=connect.client_id + (f"{SUFFIX}{leg}" if leg != REST else ""),
                 will=connect.will if leg == will else None,
-                assigned=False,  # its id is one for all legs, so no broker chooses it
+                assigned=False,  # all legs share its id, so no broker assigns it
             )
             for leg in range(self._owners.legs)
         ]
@@ -140,10 +137,10 @@ class SplitSession:
     # -- the client -------------------------------------------------------------------------------
 
     def from_client(self, block: bytes, packets: list[Packet], now_ms: Millis) -> None:
-        """Take what the client, which is accepted, sent.
+        """Take what the accepted client sent.
 
         Raises:
-            MalformedError: One must not be; those before it are handled.
+            MalformedError: A packet breaks the protocol; those before it are handled.
         """
         version, of, legs = self._version, self._owners.of_encoded, self.to_legs
         for packet in packets:
@@ -181,13 +178,13 @@ class SplitSession:
                     if kind == Kind.PINGREQ:
                         self._pings[leg].append(True)
             case _:
-                self.to_legs[REST].append(whole)  # its session refuses it
+                self.to_legs[REST].append(whole)  # that leg's session refuses it
 
     def _legs_of(self, filter: str) -> tuple[int, ...]:
-        """The legs where a subscription stands: none if a group would share topics of two brokers.
+        """The legs of a subscription: none if a shared group would span two brokers.
 
-        Each of them would give every publication to one member, so it might go to a member twice,
-        or to one that must not take it from that broker.
+        Each of these would send every publication to one member, so a member might get it twice, or
+        get it from a broker that does not own its topic.
         """
         legs = self._owners.sharing(filter)
         return () if len(legs) > 1 and filter.startswith("$share/") else legs
@@ -199,11 +196,11 @@ class SplitSession:
             self.to_client.append(answer)
 
     def _on_answer(self, kind: int, block: bytes, packet: Packet) -> None:
-        """Pass the client's answer to a delivery on to the leg that it came by."""
+        """Pass the client's acknowledgement on to the leg of the delivery."""
         packet_id, reason = wire.read_ack(block, packet, self._version)
         delivery = self._ids.of(packet_id)
         if delivery is None:
-            if not self._ids.is_used((REST, packet_id)):  # of nothing we know: as a broker hears it
+            if not self._ids.is_used((REST, packet_id)):  # an unknown id: a broker decides
                 self.to_legs[REST].append(block[packet[1] : packet[3]])
             return
         if kind != Kind.PUBREC or reason >= Reason.UNSPECIFIED:
@@ -212,7 +209,7 @@ class SplitSession:
         self.to_legs[leg].append(_renumbered(block, packet, theirs))
 
     def _on_release(self, packet_id: int, whole: bytes) -> None:
-        """Pass on the client's PUBREL; one that an earlier connection began concerns any leg."""
+        """Pass on the client's PUBREL; if an earlier connection began it, to all legs."""
         leg = self._sent.get(packet_id)
         if leg is not None:
             self.to_legs[leg].append(whole)
@@ -224,7 +221,7 @@ class SplitSession:
             out.append(whole)
 
     def _ping_idle(self, now_ms: Millis) -> None:
-        """Let no leg's broker think that the client, which speaks to others, is gone."""
+        """Ping idle legs: the client sends to other legs, and their brokers must not time out."""
         if not self._connect.keep_alive:
             return
         before_ms = now_ms - self._connect.keep_alive * 1_000 // IDLE_PART
@@ -242,7 +239,7 @@ class SplitSession:
         """Take what the session of ``leg`` has for the client.
 
         Raises:
-            MalformedError: Its broker breaks the protocol.
+            MalformedError: The leg's broker breaks the protocol.
         """
         if not self._connacks.complete:
             packets = self._merge_connack(leg, block, packets)
@@ -250,13 +247,13 @@ class SplitSession:
                 self._early.append((leg, block, packets))
             if self.accepted:
                 early, self._early = self._early, []
-                for each in early:
-                    self._deliver(*each)
+                for early_packets in early:
+                    self._deliver(*early_packets)
             return
         self._deliver(leg, block, packets)
 
     def _merge_connack(self, leg: int, block: bytes, packets: list[Packet]) -> list[Packet]:
-        """Put CONNACKs together; return what came behind."""
+        """Merge CONNACKs; return the packets behind them."""
         if packets and not self._connacks.has(leg):
             connack = self._connacks.add(leg, block, packets[0])
             packets = packets[1:]
@@ -279,19 +276,19 @@ class SplitSession:
             if end - body < 2:
                 raise MalformedError("PUBLISH ends inside its topic")
             after = body + 2 + (block[body] << 8 | block[body + 1])
-            wanted = of(block[body + 2 : after]) == leg
+            is_owner = of(block[body + 2 : after]) == leg
             if not first & wire.QOS:
-                if wanted:
+                if is_owner:
                     out.append(block[start:end])
                 continue
             packet_id, _ = wire.publish_id(block, packet)
-            if wanted:
+            if is_owner:
                 self._ids.deliver((leg, packet_id), block[start:end], out)
             else:
                 self._drop(leg, packet_id, exactly_once=bool(first & wire.QOS_2))
 
     def _drop(self, leg: int, packet_id: int, *, exactly_once: bool) -> None:
-        """Acknowledge what comes from a broker that does not own its topic."""
+        """Acknowledge a delivery from a broker that does not own its topic."""
         kind = Kind.PUBREC if exactly_once else Kind.PUBACK
         if exactly_once:
             self._unwanted.add((leg, packet_id))
@@ -329,7 +326,7 @@ class SplitSession:
             self.to_client.append(_renumbered(block, packet, number))
 
     def _on_complete(self, leg: int, packet_id: int, answer: bytes) -> None:
-        """End a publication; of a PUBREL that any leg may have meant, when all say so."""
+        """End a publication; after a PUBREL to all legs, when all have answered."""
         for release in self._releases:
             if release.packet_id == packet_id and leg in release.waits:
                 release.waits.discard(leg)

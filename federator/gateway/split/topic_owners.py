@@ -1,9 +1,9 @@
-"""Which of several brokers each topic belongs to, and where a subscription must stand therefore.
+"""Which broker owns each topic, and at which brokers a subscription is made.
 
-Upstreams name filters; a topic belongs to the first upstream with a filter that matches it, and to
-the rest otherwise. A subscription stands at every owner that some topic of its filter may belong
-to. So on every topic its owner has exactly those of a client's subscriptions that match the topic:
-what that broker gives the client there is what a single broker would.
+Upstreams name filters. A topic belongs to the first upstream with a matching filter, or else to the
+rest. A subscription is made at every owner that some topic of its filter may belong to. So each
+topic's owner has exactly those of a client's subscriptions that match the topic, and delivers to
+the client what a single broker would.
 
 Source: Fawwaz 2022, 3.1 (the MQTT proxy); docs/gateway.md, "Topics of certain brokers".
 """
@@ -27,8 +27,8 @@ class TopicOwners:
         upstreams: The filters of each, without ``$share``.
 
     Attributes:
-        legs: How many owners there are, the rest among them.
-        of_encoded: As ``of``, of a topic as it stands in a packet; fast when it was asked before.
+        legs: How many owners there are, including the rest.
+        of_encoded: Like ``of``, for a topic as encoded in a packet; answers are cached.
     """
 
     __slots__ = ("_tries", "legs", "of_encoded")
@@ -53,13 +53,13 @@ class TopicOwners:
         return REST
 
     def sharing(self, filter: str) -> tuple[int, ...]:
-        """The legs that topics of ``filter`` may belong to, ascending but for the rest, last."""
+        """The legs that topics of ``filter`` may belong to, ascending, with the rest last."""
         plain = without_share(filter)
         legs: list[int] = []
         for leg, trie in enumerate(self._tries, start=1):
             near = trie.overlapping(plain)
             if near:
                 legs.append(leg)
-            if any(contains(each, plain) for each in near):
+            if any(contains(owned, plain) for owned in near):
                 return tuple(legs)
         return (*legs, REST)

@@ -1,15 +1,15 @@
-"""MQTT 3.1.1 and 5 as a proxy needs it: where packets begin, what they ask, what they may not be.
+"""MQTT 3.1.1 and 5 as a proxy needs it: packet boundaries, requests, and validity.
 
-A proxy reads little and passes the rest on as it came, so the stream is cut into packets without
-copying, and of a publication only the header is looked at. But it has to be as strict as the
-brokers behind it: what a broker answers by closing the connection must end at the client that sent
-it, not take one broker's connection after the other down.
+A proxy reads little and forwards the rest unchanged, so the stream is cut into packets without
+copying, and only the header of a publication is read. But it has to be as strict as the brokers
+behind it: a packet for which a broker would close the connection must end the client that sent it,
+not one broker's connection after the other.
 
-Why not the codec the agents use: it speaks version 5 only, does not tell why it refuses a packet,
-and panics, with a trace on stderr, on text that is not UTF-8. The tests take it as their witness.
+Why not the codec that the agents use: it supports version 5 only, gives no reason when it refuses a
+packet, and panics, with a trace on stderr, on text that is not UTF-8. The tests compare with it.
 
-What is imported here is what the package offers. Whatever reads a packet raises ``MalformedError``
-where a broker would close the connection.
+The names imported here are the package's interface. All readers raise ``MalformedError`` where a
+broker would close the connection.
 
 Source: OASIS MQTT 5.0 and MQTT 3.1.1.
 """

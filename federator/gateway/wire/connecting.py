@@ -1,4 +1,4 @@
-"""How a connection begins, lasts and ends: CONNECT, CONNACK, the pings and DISCONNECT.
+"""How a connection begins, is kept and ends: CONNECT, CONNACK, the pings and DISCONNECT.
 
 AUTH is not read: the gateway refuses it, for it cannot be repeated at another broker.
 
@@ -30,7 +30,7 @@ from federator.gateway.wire.properties import (
 from federator.gateway.wire.publishing import checked_topic
 
 SESSION_FOREVER: Final = 0xFFFF_FFFF
-"""A session expiry that never comes: what 3.1.1 means by a session that is not clean."""
+"""A session expiry of never: what 3.1.1 means by a session that is not clean."""
 
 PINGREQ: Final = b"\xc0\0"
 PINGRESP: Final = b"\xd0\0"
@@ -42,7 +42,7 @@ _FROM_CLIENT: Final = frozenset(
 """The reasons for which a client may disconnect (3.14.2.1)."""
 
 _NAMES: Final = {V31: b"MQIsdp", V311: b"MQTT", V5: b"MQTT"}
-"""What the protocol calls itself in each version."""
+"""The protocol name in each version."""
 
 _CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USERNAME = 0x02, 0x04, 0x20, 0x40, 0x80
 
@@ -74,13 +74,13 @@ class Will:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """A CONNECT: a client's wish to connect.
+    """A CONNECT.
 
     Attributes:
         clean: Clean Session of 3.1.1, Clean Start of 5.
         keep_alive: Seconds; 0 is none.
-        assigned: Whether the client left its id to the server. Then this one is the gateway's for
-            it, until its first broker names it.
+        assigned: The client left its id to the server. ``client_id`` is then chosen by the gateway,
+            until the first broker assigns one.
     """
 
     version: Version
@@ -103,7 +103,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Connack:
-    """A CONNACK: a broker's answer, whose ``reason`` is one of version 5 in both versions."""
+    """A CONNACK, whose ``reason`` is a code of version 5 in both versions."""
 
     session_present: bool
     reason: int
@@ -114,7 +114,7 @@ def read_connect(block: bytes, packet: Packet) -> Connect:
     """Read a CONNECT.
 
     Raises:
-        MalformedError: It is no CONNECT; with its version if that much could be read.
+        MalformedError: The packet is no valid CONNECT; with its version if that could be read.
     """
     if packet[0] != Kind.CONNECT:
         raise MalformedError("the first packet is no CONNECT", Reason.PROTOCOL_ERROR)
@@ -171,7 +171,7 @@ def read_connack(block: bytes, packet: Packet, version: Version) -> Connack:
 
 
 def write_connack(connack: Connack, version: Version) -> bytes:
-    """Write a CONNACK; refusals that 3.1.1 has no word for say "server unavailable"."""
+    """Write a CONNACK; refusals unknown to 3.1.1 become "server unavailable"."""
     if version == V5:
         head = bytes((connack.session_present, connack.reason))
         return write_packet(Kind.CONNACK, head, write_properties(connack.properties))
@@ -180,9 +180,9 @@ def write_connack(connack: Connack, version: Version) -> bytes:
 
 
 def refusal(error: MalformedError) -> bytes:
-    """What to say to a client whose CONNECT is refused, before closing.
+    """The packet to send to a client whose CONNECT is refused, before closing.
 
-    Nothing when it is malformed, as 3.1.1 wants it and Mosquitto does in all versions.
+    Empty if the CONNECT is malformed, as 3.1.1 requires and Mosquitto does in all versions.
     """
     version = error.version
     if version is not None and error.reason in _RETURN_CODES:
@@ -208,7 +208,7 @@ def read_disconnect(
 
 
 def write_disconnect(reason: int, version: Version, properties: Properties = ()) -> bytes:
-    """Write what is said before closing: a client of 3.1.1 sends the bare packet."""
+    """Write a DISCONNECT; the bare packet for 3.1.1."""
     if version != V5 or not (reason or properties):
         return bytes((Kind.DISCONNECT, 0))
     if not properties:

@@ -1,6 +1,6 @@
-"""The data types of MQTT, read out of a packet and written into one.
+"""The data types of MQTT: read from packets, and written.
 
-A ``Cursor`` walks through the body of one packet and can never leave it, whatever its lengths say.
+A ``Cursor`` moves through the body of one packet and can never leave it, whatever its lengths are.
 
 Source: OASIS MQTT 5.0, 1.5.
 """
@@ -10,7 +10,7 @@ from federator.protocol.filters.syntax import TEXT_BYTES_MAX, unwelcome_in
 
 
 class Cursor:
-    """A place in the body of a packet, one of the block that ``Splitter.feed`` returned."""
+    """A position in the body of a packet, in the block that ``Splitter.feed`` returned."""
 
     __slots__ = ("at", "block", "end")
 
@@ -21,14 +21,14 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """How many bytes are not read yet."""
+        """How many bytes are unread."""
         return self.end - self.at
 
     def take(self, count: int) -> int:
         """Step over ``count`` bytes and return where they begin.
 
         Raises:
-            MalformedError: The packet ends before.
+            MalformedError: The packet ends too early.
         """
         at = self.at
         if at + count > self.end:
@@ -51,7 +51,7 @@ class Cursor:
         return int.from_bytes(self.block[at : at + 4], "big")
 
     def varint(self) -> int:
-        """Read a variable byte integer, as short as it can be."""
+        """Read a variable byte integer, which must have the shortest form."""
         value = 0
         for shift in (0, 7, 14, 21):
             byte = self.byte()
@@ -63,13 +63,13 @@ class Cursor:
         raise MalformedError("no variable byte integer")
 
     def binary(self) -> bytes:
-        """Read bytes behind their count."""
+        """Read bytes after their count."""
         count = self.u16()
         at = self.take(count)
         return self.block[at : at + count]
 
     def text(self) -> str:
-        """Read UTF-8 text behind its count."""
+        """Read UTF-8 text after its count."""
         return as_text(self.binary())
 
     def rest(self) -> bytes:
@@ -77,7 +77,7 @@ class Cursor:
         return self.block[self.take(self.left) : self.end]
 
     def finish(self) -> None:
-        """Raise ``MalformedError`` when something is left."""
+        """Raise ``MalformedError`` if something is left."""
         if self.at != self.end:
             raise MalformedError(f"{self.left} bytes behind the last field")
 
@@ -85,7 +85,7 @@ class Cursor:
 def as_text(encoded: bytes) -> str:
     """Decode text as strictly as the strictest broker.
 
-    One that is less strict than the broker behind it would pass on what ends its connection there.
+    A less strict gateway would forward text for which the broker closes the connection.
     """
     try:
         text = encoded.decode()
@@ -113,10 +113,10 @@ def write_u16(value: int) -> bytes:
 
 
 def write_binary(value: bytes) -> bytes:
-    """Write bytes behind their count.
+    """Write bytes after their count.
 
     Raises:
-        MalformedError: There are more than a count can say.
+        MalformedError: There are too many for a count.
     """
     if len(value) > TEXT_BYTES_MAX:
         raise MalformedError(f"a field of {len(value)} bytes", Reason.PACKET_TOO_LARGE)
@@ -124,7 +124,7 @@ def write_binary(value: bytes) -> bytes:
 
 
 def write_text(value: str) -> bytes:
-    """Write UTF-8 text behind its count."""
+    """Write UTF-8 text after its count."""
     return write_binary(value.encode())
 
 

@@ -1,4 +1,4 @@
-"""What a packet is, why one is refused, and the error that says so.
+"""Kinds of packets, reason codes, and the error that carries one.
 
 Source: OASIS MQTT 5.0, 2.1.2 (packet types) and 2.4 (reason codes); MQTT 3.1.1, 3.2.2.3.
 """
@@ -9,16 +9,16 @@ from typing import Final
 from federator.errors import DecodeError
 
 Version = int
-"""The protocol level in CONNECT: ``V31``, ``V311`` or ``V5``. Behind CONNECT and CONNACK brokers do
-not tell the first two apart, so nor do we."""
+"""The protocol level in CONNECT: ``V31``, ``V311`` or ``V5``. After CONNECT and CONNACK brokers do
+not distinguish the first two, so neither do we."""
 
 V31: Final = 3
 V311: Final = 4
 V5: Final = 5
 
 Packet = tuple[int, int, int, int]
-"""Where a packet lies in the bytes it came in: its first byte, and the indices of its start, of its
-body (what follows the fixed header) and of its end."""
+"""Where a packet lies in its block: its first byte, and the indices of its start, of its body
+(after the fixed header) and of its end."""
 
 
 class Kind(IntEnum):
@@ -42,7 +42,7 @@ class Kind(IntEnum):
 
 
 class Reason(IntEnum):
-    """Reason codes of MQTT 5 which the gateway says or has to understand."""
+    """Reason codes of MQTT 5 that the gateway sends or has to understand."""
 
     SUCCESS = 0x00
     DISCONNECT_WITH_WILL = 0x04
@@ -88,7 +88,7 @@ class Reason(IntEnum):
 
 
 TOLD: Final = frozenset({0, Kind.PUBLISH, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE})
-"""Kinds of packet, the reserved one among them, whose sender hears what is wrong with them."""
+"""Kinds of packets, including the reserved one, whose sender gets the reason if malformed."""
 
 
 class MalformedError(DecodeError):
@@ -96,12 +96,12 @@ class MalformedError(DecodeError):
 
     Args:
         text: For the log, one line.
-        reason: What MQTT 5 calls it; 3.1.1 has no word for most.
-        version: Of the sender, where it is refused as a client; ``None`` when nobody can tell.
+        reason: The MQTT 5 reason code; 3.1.1 has none for most.
+        version: The version of a client that is refused; ``None`` if unknown.
 
     Attributes:
-        told: Whether the sender hears the reason. Like Mosquitto we say what is wrong with a
-            request, and close without a word on who answers what was never asked or begins anew.
+        told: Whether the sender gets the reason. Like Mosquitto we send it for a malformed request,
+            and just close the connection after an unexpected answer or a second CONNECT.
     """
 
     def __init__(

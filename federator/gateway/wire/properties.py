@@ -1,6 +1,6 @@
-"""The properties of MQTT 5, checked against one table: who may carry what, how often, which values.
+"""The properties of MQTT 5, checked against one table: carriers, repetition, values.
 
-They are kept as pairs in their order, so that whatever is not ours to change leaves as it came.
+They are kept as pairs in their order, so that properties we do not change are forwarded unchanged.
 
 Source: OASIS MQTT 5.0, 2.2.2.2, and for each packet its section "Properties".
 """
@@ -15,13 +15,13 @@ from federator.gateway.wire.kinds import Kind, MalformedError, Reason
 Value = int | str | bytes | tuple[str, str]
 Properties = tuple[tuple[int, Value], ...]
 """Identifiers and values, in the order of the packet; only user properties and, in PUBLISH,
-subscription identifiers come more than once."""
+subscription identifiers may repeat."""
 
 PROPERTIES_MAX: Final = 1_000
-"""In one packet. A property of five bytes takes some two hundred as an object."""
+"""Per packet. A property of five bytes takes some two hundred as an object."""
 
 WILL: Final = 0
-"""The will's properties in CONNECT, as if it were a packet."""
+"""The carrier id of the will's properties in CONNECT."""
 
 
 class _Form(NamedTuple):
@@ -63,7 +63,7 @@ class Property(IntEnum):
     carriers: tuple[int, ...]
 
     def __new__(cls, identifier: int, form: _Form, carriers: tuple[int, ...]) -> Self:
-        """Make the member that one row of the table below describes."""
+        """Make the member for one row of the table below."""
         member = int.__new__(cls, identifier)
         member._value_ = identifier
         member.form, member.carriers = form, carriers
@@ -103,13 +103,13 @@ _KNOWN: Final = {int(each): each for each in Property}
 _NEVER_ZERO: Final = {
     Property.RECEIVE_MAXIMUM: Reason.PROTOCOL_ERROR,
     Property.MAXIMUM_PACKET_SIZE: Reason.PROTOCOL_ERROR,
-    Property.SUBSCRIPTION_ID: Reason.MALFORMED_PACKET,  # so Mosquitto calls it
+    Property.SUBSCRIPTION_ID: Reason.MALFORMED_PACKET,  # Mosquitto's reason
     Property.TOPIC_ALIAS: Reason.TOPIC_ALIAS_INVALID,
 }
 
 
 def read_properties(cursor: Cursor, carrier: int) -> Properties:
-    """Read the properties at ``cursor``, of a ``Kind`` of packet or ``WILL``; step over them."""
+    """Read and step over the properties at ``cursor``; ``carrier`` is a ``Kind`` or ``WILL``."""
     size = cursor.varint()
     if not size:
         return ()
@@ -117,7 +117,7 @@ def read_properties(cursor: Cursor, carrier: int) -> Properties:
     if end > cursor.end:
         raise MalformedError("a packet ends inside its properties")
     outer, cursor.end = cursor.end, end
-    found: list[tuple[int, Value]] = []
+    pairs: list[tuple[int, Value]] = []
     seen = 0
     while cursor.at < end:
         identifier = cursor.varint()
@@ -129,17 +129,17 @@ def read_properties(cursor: Cursor, carrier: int) -> Properties:
         if seen & 1 << name and not _repeatable(name, carrier):
             raise MalformedError(f"the property {name.name} comes twice", Reason.PROTOCOL_ERROR)
         seen |= 1 << name
-        found.append((identifier, _checked(name, name.form.read(cursor))))
-        if len(found) > PROPERTIES_MAX:
+        pairs.append((identifier, _checked(name, name.form.read(cursor))))
+        if len(pairs) > PROPERTIES_MAX:
             raise MalformedError(f"more than {PROPERTIES_MAX} properties", Reason.QUOTA_EXCEEDED)
     if seen & 1 << Property.AUTHENTICATION_DATA and not seen & 1 << Property.AUTHENTICATION_METHOD:
         raise MalformedError("authentication data without a method", Reason.PROTOCOL_ERROR)
     cursor.end = outer
-    return tuple(found)
+    return tuple(pairs)
 
 
 def write_properties(properties: Properties) -> bytes:
-    """Write properties behind their length."""
+    """Write properties after their length."""
     body = b"".join(
         write_varint(name) + _KNOWN[name].form.write(value) for name, value in properties
     )
@@ -147,7 +147,7 @@ def write_properties(properties: Properties) -> bytes:
 
 
 def number_in(properties: Properties, name: Property, default: int) -> int:
-    """The value of a property that is a number."""
+    """The value of a numeric property."""
     for key, value in properties:
         if key == name:
             assert isinstance(value, int)
@@ -156,17 +156,17 @@ def number_in(properties: Properties, name: Property, default: int) -> int:
 
 
 def text_in(properties: Properties, name: Property) -> str:
-    """The value of a property that is a text; empty without."""
+    """The value of a text property; empty without."""
     return next((str(value) for key, value in properties if key == name), "")
 
 
 def without(properties: Properties, *names: Property) -> Properties:
-    """All properties but some."""
+    """All properties but ``names``."""
     return tuple(pair for pair in properties if pair[0] not in names)
 
 
 def with_value(properties: Properties, name: Property, value: Value) -> Properties:
-    """The same properties with one value set, in its place if there was one."""
+    """The same properties with one value replaced, or appended."""
     if any(key == name for key, _ in properties):
         return tuple((key, value if key == name else former) for key, former in properties)
     return (*properties, (name, value))

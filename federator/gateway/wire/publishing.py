@@ -1,6 +1,6 @@
 """PUBLISH and its acknowledgements: only what a proxy must know, as fast as Python allows.
 
-Nothing here looks at a payload. A topic that was seen before is known to be good.
+Payloads are not read. A topic that was seen before is known to be valid.
 
 Source: OASIS MQTT 5.0, 3.3 to 3.7 and 4.7.
 """
@@ -27,10 +27,10 @@ RETAIN: Final = 0x01
 
 KNOWN_TOPICS_MAX: Final = 8_192
 KNOWN_TOPIC_BYTES_MAX: Final = 256
-"""Longer topics are checked each time: what hostile ones can occupy is some 4 MB."""
+"""Longer topics are checked each time: hostile topics can occupy some 4 MB."""
 
 _known: dict[bytes, str] = {}
-"""Topics that were checked: what is dear about a PUBLISH is its topic, and they come again."""
+"""Valid topics: checking the topic is the expensive part of a PUBLISH, and topics repeat."""
 
 PublishHeader = tuple[str, int, int, int]
 """Topic (may be empty with an alias), packet id (0 with QoS 0), its index in the block, alias
@@ -72,7 +72,7 @@ def read_publish(
 
 
 def publish_id(block: bytes, packet: Packet) -> tuple[int, int]:
-    """The packet id of a QoS 1 or 2 PUBLISH from a broker we trust, and its index in the block."""
+    """The packet id of a QoS 1 or 2 PUBLISH from a trusted broker, and its index in the block."""
     _, _, body, end = packet
     if end - body < 4:
         raise MalformedError("PUBLISH ends inside its topic")
@@ -83,7 +83,7 @@ def publish_id(block: bytes, packet: Packet) -> tuple[int, int]:
 
 
 def topic_of(packet: bytes) -> bytes:
-    """The topic, as it stands there, of a whole PUBLISH from a broker we trust."""
+    """The encoded topic of a whole PUBLISH from a trusted broker."""
     _, _, body, _ = only(packet)
     return packet[body + 2 : body + 2 + (packet[body] << 8 | packet[body + 1])]
 
@@ -123,7 +123,8 @@ def read_ack(
 ) -> tuple[int, int]:
     """Packet id and reason of a PUBACK, PUBREC, PUBREL or PUBCOMP.
 
-    A broker may give any reason: Mosquitto says "packet too large", which stands in no table.
+    A broker may send any reason: Mosquitto sends "packet too large", which the standard does not
+    list.
     """
     first, _, body, end = packet
     if end - body < 2 or (version != V5 and end - body > 2):
@@ -146,7 +147,7 @@ def read_ack(
 
 
 def write_ack(kind: Kind, packet_id: int, version: Version, reason: int = 0) -> bytes:
-    """A PUBACK, PUBREC, PUBREL or PUBCOMP; 3.1.1 has no reasons."""
+    """Write a PUBACK, PUBREC, PUBREL or PUBCOMP; 3.1.1 has no reasons."""
     first = kind | 2 if kind == Kind.PUBREL else kind
     if reason and version == V5:
         return bytes((first, 3, packet_id >> 8, packet_id & 0xFF, reason))
@@ -183,7 +184,7 @@ def checked_topic(encoded: bytes) -> str:
 
 
 def _new_topic(block: bytes, body: int, end: int) -> tuple[str, int]:
-    """Read a topic that we have not met; return it and where it ends."""
+    """Read a topic that is not cached; return it and where it ends."""
     cursor = Cursor(block, (0, 0, body, end))
     encoded = cursor.binary()
     if not encoded:

@@ -1,8 +1,8 @@
 """Cut the stream of a connection into whole packets without copying them.
 
-A read is a block of whole packets with a piece of one at its end. Only the piece is kept; it is put
-in front of the next read. So a reader that passes packets on can pass the block on as it came, and
-what waits here is bounded: by one packet of the largest size and one read.
+A read is a block of whole packets with an incomplete one at its end. Only that piece is kept, and
+prepended to the next read. So a caller can forward the block unchanged, and what waits here is
+bounded by one packet of the largest size and one read.
 
 Source: OASIS MQTT 5.0, 2.1 (fixed header) and 1.5.5 (variable byte integer).
 """
@@ -23,13 +23,13 @@ from federator.gateway.wire.kinds import (
 LENGTH_BYTES_MAX: Final = 4
 
 ALL: Final = 2**31
-"""More than one read brings."""
+"""More packets than one read has."""
 
 _BOTH: Final = (Kind.PUBACK, Kind.PUBREC, Kind.PUBCOMP)
 _FROM_CLIENT: Final = (Kind.CONNECT, Kind.PINGREQ)
 _FROM_SERVER: Final = (Kind.CONNACK, Kind.SUBACK, Kind.UNSUBACK, Kind.PINGRESP)
 _PUBLISHES: Final = tuple(Kind.PUBLISH | flags for flags in range(16) if flags not in (6, 7, 8, 9))
-"""QoS 3 does not exist, and what was never acknowledged (QoS 0) is never a duplicate."""
+"""QoS 3 does not exist, and QoS 0 has no DUP flag, for it is never acknowledged."""
 
 
 def _allowed(*firsts: int) -> bytes:
@@ -48,13 +48,13 @@ _CLIENT: Final = (
 _SERVER: Final = (*_BOTH, *_FROM_SERVER, *_PUBLISHES, Kind.PUBREL | 2)
 
 FROM_CLIENT: Final = _allowed(*_CLIENT, Kind.AUTH)
-"""First bytes a client may send; before its CONNECT nobody knows its version."""
+"""First bytes a client may send; before its CONNECT the version is unknown."""
 
 FROM_SERVER: Final = _allowed(*_SERVER, Kind.DISCONNECT, Kind.AUTH)
 """First bytes a broker may send."""
 
 _REPEATED: Final = (Kind.PUBREL | 0xA, Kind.SUBSCRIBE | 0xA, Kind.UNSUBSCRIBE | 0xA)
-"""Said again, as 3.1 knows it."""
+"""Repeated packets, with the DUP flag of 3.1."""
 
 _IN_VERSION: Final = {
     (V31, FROM_CLIENT): _allowed(*_CLIENT, *_REPEATED),
@@ -68,16 +68,16 @@ class Splitter:
     """The packets of one direction of one connection.
 
     Args:
-        limit: Bytes of a packet, its fixed header included. May be changed between reads. More
-            than any packet can have, for a broker that we trust.
+        limit: Bytes of a packet, including its fixed header. May be changed between reads. The
+            default exceeds any packet, for a trusted broker.
         firsts: ``FROM_CLIENT`` or ``FROM_SERVER``.
-        at_once: Packets that ``feed`` returns at most.
+        at_once: How many packets ``feed`` returns at most.
 
     Attributes:
-        more: Whether ``feed``, with nothing, may return what it did not return last.
-        fault: Why the packet after those that ``feed`` returned last is refused. The caller
-            handles these first, then ends the connection: an answer to a good CONNECT must not
-            depend on whether the garbage behind it came in the same read.
+        more: Whether ``feed``, called with no data, may return further packets.
+        fault: Why the packet after those last returned is refused. The caller handles these first,
+            then ends the connection: the answer to a valid CONNECT must not depend on whether
+            garbage behind it arrived in the same read.
     """
 
     __slots__ = ("_at_once", "_firsts", "_held", "_needed", "fault", "limit", "more")
@@ -103,7 +103,7 @@ class Splitter:
     def feed(self, data: bytes) -> tuple[bytes, list[Packet]]:
         """Return a block of bytes and the whole packets in it, which lie back to back from 0.
 
-        Look at ``fault`` when they are handled.
+        Check ``fault`` after handling them.
 
         Raises:
             MalformedError: ``fault``, of an earlier read.
@@ -162,7 +162,7 @@ class Splitter:
             byte = data[place]
             length |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
-                if not byte:  # only ever after a continued byte
+                if not byte:  # happens only after a continued byte
                     break
                 return length, place + 1
         self.fault = MalformedError("a packet's length is no variable byte integer")
@@ -170,7 +170,7 @@ class Splitter:
 
 
 def only(packet: bytes) -> Packet:
-    """Where the parts of a whole, well-formed packet lie."""
+    """The positions of a whole, well-formed packet."""
     body = 2
     while packet[body - 1] >= 0x80:
         body += 1
@@ -178,7 +178,7 @@ def only(packet: bytes) -> Packet:
 
 
 def _unexpected(first: int) -> MalformedError:
-    """What is wrong with a first byte that this side may not send in this version."""
+    """The error for a first byte that this side may not send in this version."""
     kind, flags = first & 0xF0, first & 0x0F
     if not kind:
         return MalformedError("a packet of the reserved type 0")

@@ -12,7 +12,7 @@ from federator.gateway.wire.properties import Properties, read_properties, write
 from federator.protocol.filters.syntax import SHARE, validate_filter
 
 FILTERS_MAX: Final = 10_000
-"""How many filters one packet may hold."""
+"""How many filters one packet may have."""
 
 NO_LOCAL: Final = 0x04
 RETAIN_AS_PUBLISHED: Final = 0x08
@@ -26,7 +26,7 @@ _QOS: Final = 0x03
 class Subscribe:
     """A SUBSCRIBE: filters, each with its options byte.
 
-    The QoS is in the lowest two bits of that; the rest is 0 in 3.1.1.
+    Its lowest two bits are the QoS; the rest is 0 in 3.1.1.
     """
 
     packet_id: int
@@ -75,7 +75,7 @@ def read_request(block: bytes, packet: Packet, version: Version) -> Request:
 
 
 def write_request(request: Request, version: Version) -> bytes:
-    """Write a SUBSCRIBE or UNSUBSCRIBE; options that 3.1.1 does not know are left out."""
+    """Write a SUBSCRIBE or UNSUBSCRIBE; options unknown to 3.1.1 are left out."""
     properties = write_properties(request.properties) if version == V5 else b""
     parts = [write_u16(request.packet_id), properties]
     if isinstance(request, Unsubscribe):
@@ -100,7 +100,7 @@ def read_answer(block: bytes, packet: Packet, version: Version) -> Answer:
 
 
 def write_answer(kind: Kind, answer: Answer, version: Version) -> bytes:
-    """Write a SUBACK or UNSUBACK; 3.1.1 knows one refusal (0x80) and no codes of UNSUBACK."""
+    """Write a SUBACK or UNSUBACK; 3.1.1 has one refusal (0x80) and no codes in UNSUBACK."""
     packet_id = write_u16(answer.packet_id)
     if version == V5:
         return write_packet(kind, packet_id, write_properties(answer.properties), answer.codes)
@@ -110,7 +110,7 @@ def write_answer(kind: Kind, answer: Answer, version: Version) -> bytes:
 
 
 def _head(cursor: Cursor, kind: int, version: Version) -> tuple[int, Properties]:
-    """The packet id and the properties, with which all of these begin."""
+    """Read the packet id and the properties, with which all of these begin."""
     packet_id = cursor.u16()
     if not packet_id:
         raise MalformedError("the packet id 0")

@@ -1,1 +1,1 @@
-"""Multicommodity flow: who carries what over links of limited capacity (docs/planner.md)."""
+"""Multicommodity flow: routes for topics over links of limited capacity (docs/planner.md)."""

@@ -1,8 +1,8 @@
-"""A routing as SVG: how full links are, where brokers multiply, who idles, who goes without.
+"""A routing as SVG: how full links are, which brokers copy or idle, which requests are unmet.
 
-A link is as wide as its share of capacity in use, from grey over amber to red. A broker that
-multiplies a topic carries the number of copies it makes; one that carries nothing is hollow. A
-request that stays unmet is a dashed line from publisher to subscriber.
+A link is as wide as its share of capacity in use, from grey over amber to red. A broker that copies
+a topic shows the number of copies; one that carries nothing is hollow. An unmet request is a dashed
+line from publisher to subscriber.
 
 Nodes without positions are placed by classical scaling of their distances in hops.
 """
@@ -19,7 +19,7 @@ from federator.planner.flow.outcome import Outcome
 SIZE = 1_000.0
 MARGIN = 60.0
 SCALED_NODES_MAX = 1_000
-"""More than that, without positions, go on a circle: scaling takes their square in memory."""
+"""More nodes, without positions, are drawn on a circle: scaling takes their square in memory."""
 NAMED_NODES_MAX = 150
 FILLS = {Role.BROKER: "#2b6cb0", Role.PUBLISHER: "#2f855a", Role.SUBSCRIBER: "#805ad5"}
 
@@ -46,7 +46,7 @@ def svg(instance: Instance, outcome: Outcome) -> str:
 
 
 def copies(instance: Instance, outcome: Outcome) -> FloatArray:
-    """Copies that each node makes beyond the one it got, over all topics, shape (N,)."""
+    """Copies that each node makes beyond the one it received, over all topics, shape (N,)."""
     made = np.zeros(instance.nodes)
     for arcs in outcome.routing.arcs:
         sent = np.bincount(instance.tail[arcs], minlength=instance.nodes)
@@ -118,7 +118,7 @@ def _nodes(instance: Instance, outcome: Outcome, places: FloatArray) -> list[str
 
 
 def _places(instance: Instance) -> FloatArray:
-    """Where nodes go, within the picture, shape (N, 2)."""
+    """Positions of the nodes, within the picture, shape (N, 2)."""
     places = _scaled(instance) if instance.positions is None else instance.positions
     low, high = places.min(axis=0), places.max(axis=0)
     span = np.where(high > low, high - low, 1.0)

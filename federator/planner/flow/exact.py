@@ -15,8 +15,8 @@ For topic k with rate a, publisher s and subscribers T, on the arcs that may car
     F2 only: a publisher (no broker) sends on one arc at most               (23)
     F2 only: a broker sends on duplications_max arcs at most, if fed        (25)
 
-``x`` need not be declared whole: the arcs with zeta = 1 form a tree, in which flow has one way to
-go. ``zeta <= x`` is kept in F2 alone, as printed: in F1 an arc that nobody uses costs nothing.
+``x`` need not be declared whole: the arcs with zeta = 1 form a tree, in which flow has only one
+way. ``zeta <= x`` is kept in F2 alone, as printed: in F1 an unused arc costs nothing.
 
 Source: Manzoni 2022, (1)-(7), (22)-(31); docs/planner.md 3.
 """
@@ -38,7 +38,7 @@ CHOSEN = 0.5
 
 @dataclass(slots=True)
 class _Columns:
-    """Where each variable stands: ``zeta`` and ``x`` by (topic, arc), ``unmet`` by request."""
+    """The column of each variable: ``zeta`` and ``x`` by (topic, arc), ``unmet`` by request."""
 
     zeta: dict[tuple[int, int], int] = field(default_factory=dict)
     x: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -52,7 +52,7 @@ def solve_f1(
     seed: int = 0,
     watch: Watch = UNWATCHED,
 ) -> Outcome:
-    """Least cost of paths and penalties. The answer costs no more than ``start``, if there is one.
+    """Least cost of paths and penalties. The answer costs no more than ``start``, if given.
 
     Without one, HiGHS under a time limit leaves more unmet than a heuristic does in a second.
     """
@@ -69,7 +69,7 @@ def solve_f2(
 ) -> Outcome:
     """Least cost of arcs and penalties; a broker sends a topic on ``duplications_max`` arcs.
 
-    The answer costs no more than ``start``, if there is one and it keeps to F2's rows.
+    The answer costs no more than ``start``, if given and if that satisfies F2's rows.
     """
     how: dict[str, Any] = {"start": start, "seed": seed, "watch": watch}
     return _solve(instance, by_arcs=True, duplications_max=duplications_max, **how)
@@ -116,9 +116,9 @@ def _solve(
 def _add_topic(
     instance: Instance, topic: int, model: Model, columns: _Columns, *, by_arcs: bool
 ) -> None:
-    """The variables of one topic, and the rows that speak of it alone."""
-    wanted = instance.requests_of(topic)
-    fan_out = float(wanted.stop - wanted.start)
+    """Add the variables of one topic, and the rows with these alone."""
+    requests = instance.requests_of(topic)
+    fan_out = float(requests.stop - requests.start)
     balance: dict[int, list[tuple[int, float]]] = {}
     feeds: dict[int, list[tuple[int, float]]] = {}
     for arc in np.flatnonzero(instance.usable(topic)).tolist():
@@ -135,7 +135,7 @@ def _add_topic(
     for feed in feeds.values():
         model.row(feed, least=-np.inf, most=1.0)
     at: dict[int, int] = {}
-    for request in range(wanted.start, wanted.stop):
+    for request in range(requests.start, requests.stop):
         columns.unmet[request] = model.column(instance.unmet_penalty, 1.0, whole=True)
         at[int(instance.request_node[request])] = request
     source = int(instance.publisher[topic])
@@ -151,7 +151,7 @@ def _add_topic(
 def _add_f2_rows(
     instance: Instance, topic: int, model: Model, columns: _Columns, duplications_max: int | None
 ) -> None:
-    """Add (23), and (25) where there is a limit; without one (25) says no more than the balance."""
+    """Add (23), and (25) if there is a limit; without one, the balance implies (25)."""
     source = int(instance.publisher[topic])
     leaving: dict[int, list[int]] = {}
     entering: dict[int, list[int]] = {}
@@ -185,7 +185,7 @@ def _written(
 
 
 def _read(instance: Instance, columns: _Columns, values: FloatArray | None) -> routings.Routing:
-    """The arcs that carry somebody's flow; none when HiGHS found nothing."""
+    """The arcs that carry flow; none if HiGHS found no solution."""
     if values is None:
         return routings.empty(instance)
     arcs: list[list[int]] = [[] for _ in range(instance.topics)]

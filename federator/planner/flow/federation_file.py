@@ -58,7 +58,7 @@ _File = TypeVar("_File", TrafficFile, LinkFile)
 
 
 def decode(traffic: bytes, links: bytes, *, name: str = "federation") -> Instance:
-    """The instance that both describe. Raises ``InstanceError``: what to mend, in which file."""
+    """The instance of both files. Raises ``InstanceError``: what to correct, in which file."""
     flows = _file(traffic, TrafficFile, "traffic").flows
     table = _file(links, LinkFile, "links")
     brokers = {end for link in table.links for end in (link.a, link.b)}
@@ -66,8 +66,8 @@ def decode(traffic: bytes, links: bytes, *, name: str = "federation") -> Instanc
     for position, flow in enumerate(flows):
         for key, broker in (("origin", flow.origin), ("destination", flow.destination)):
             if broker not in brokers:
-                wanted = "a broker of the link table wanted"
-                raise InstanceError(f"traffic: flows[{position}].{key}: {broker}: {wanted}")
+                hint = "a broker of the link table wanted"
+                raise InstanceError(f"traffic: flows[{position}].{key}: {broker}: {hint}")
         if flow.origin == flow.destination:
             continue  # never crosses a link
         wants = topics.setdefault((flow.filter, flow.origin), {})

@@ -1,7 +1,7 @@
-"""HiGHS with everything said: gap 0, seed, one thread, time limit, and every status checked.
+"""HiGHS with explicit options: gap 0, seed, one thread, time limit; every status is checked.
 
-HiGHS prints instead of raising when an option is wrong, and calls an answer optimal within a
-relative gap of 1e-4 unless told otherwise.
+HiGHS prints instead of raising when an option is wrong, and by default calls an answer optimal
+within a relative gap of 1e-4.
 """
 
 import math
@@ -22,7 +22,7 @@ class SolverError(FederatorError):
 
 @dataclass(slots=True)
 class Model:
-    """A mixed integer programme to minimise, while it grows row by row."""
+    """A mixed integer programme to minimise, built row by row."""
 
     cost: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
@@ -34,14 +34,14 @@ class Model:
     values: list[float] = field(default_factory=list)
 
     def column(self, cost: float, upper: float, *, whole: bool) -> int:
-        """A variable between 0 and ``upper``; its number."""
+        """Add a variable between 0 and ``upper``; return its number."""
         self.cost.append(cost)
         self.upper.append(upper)
         self.whole.append(whole)
         return len(self.cost) - 1
 
     def row(self, terms: list[tuple[int, float]], *, least: float, most: float) -> None:
-        """``least <= sum of value * column <= most``. Each column once."""
+        """Add ``least <= sum of value * column <= most``. Each column may occur once."""
         self.starts.append(len(self.columns))
         for column, value in terms:
             self.columns.append(column)
@@ -52,11 +52,11 @@ class Model:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What HiGHS found."""
+    """The result of HiGHS."""
 
-    values: FloatArray | None  # of each column, or None when nothing feasible was found
+    values: FloatArray | None  # of each column, or None without a feasible solution
     lower_bound: float  # proven
-    stopped: str  # in HiGHS's words
+    stopped: str  # HiGHS's status text
     optimal: bool  # whether HiGHS proved the answer best, at gap 0
     row_duals: FloatArray  # price of each row where no column is whole; empty otherwise
 
@@ -74,17 +74,17 @@ def minimise(
     start: FloatArray | None = None,
     on_progress: Callable[[float, float], None] | None = None,
 ) -> Answer:
-    """Solve ``model``; a ``SolverError`` when HiGHS refuses it, or says it has no answer.
+    """Solve ``model``; raise ``SolverError`` if HiGHS refuses it, or has no answer.
 
     It ends when ``watch`` says so, or after ``nodes_max`` nodes of branch and bound; now and then
-    ``on_progress`` is called with (best cost, bound). ``start`` is a value for each column, from
-    which it sets out; one that does not fit is not used.
+    ``on_progress`` is called with (best cost, bound). ``start`` has an initial value for each
+    column; an infeasible one is ignored.
     """
     solver = prepared(model, seed=seed, time_limit_s=watch.left_s(), nodes_max=nodes_max)
     if start is not None:
-        known = highspy.HighsSolution()
-        known.col_value = start.tolist()
-        solver.setSolution(known)
+        solution = highspy.HighsSolution()
+        solution.col_value = start.tolist()
+        solver.setSolution(solution)
 
     def on_interrupt(event: highspy.HighsCallbackEvent) -> None:
         if on_progress is not None:
@@ -98,18 +98,18 @@ def minimise(
     if highspy.Highs.run(solver) == highspy.HighsStatus.kError:
         raise SolverError("HiGHS failed")
     status = solver.getModelStatus()
-    word = solver.modelStatusToString(status)
+    text = solver.modelStatusToString(status)
     if status not in _USABLE:
-        raise SolverError(f"HiGHS stopped without an answer: {word}")
+        raise SolverError(f"HiGHS stopped without an answer: {text}")
     info = solver.getInfo()
-    found = info.primal_solution_status == highspy.kSolutionStatusFeasible
-    values = np.array(solver.getSolution().col_value) if found else None
+    feasible = info.primal_solution_status == highspy.kSolutionStatusFeasible
+    values = np.array(solver.getSolution().col_value) if feasible else None
     bound = info.mip_dual_bound if any(model.whole) else info.objective_function_value
     if not math.isfinite(bound):
         bound = -math.inf
     optimal = status == _Status.kOptimal
     duals = np.array(solver.getSolution().row_dual if not any(model.whole) else [])
-    return Answer(values, bound, word.lower(), optimal, duals)
+    return Answer(values, bound, text.lower(), optimal, duals)
 
 
 def prepared(
@@ -120,10 +120,10 @@ def prepared(
     nodes_max: int | None = None,
     whole_within: float | None = None,
 ) -> highspy.Highs:
-    """A solver ready to run ``model``; a ``SolverError`` when HiGHS refuses that or an option.
+    """A solver ready to run ``model``; raises ``SolverError`` if HiGHS refuses it or an option.
 
-    It will end after ``time_limit_s``, which may be infinite, or ``nodes_max`` nodes of branch and
-    bound. A whole variable may be ``whole_within`` of a whole number; by HiGHS's own bound without.
+    It ends after ``time_limit_s``, which may be infinite, or ``nodes_max`` nodes of branch and
+    bound. A whole variable may be ``whole_within`` of a whole number; None: HiGHS's own tolerance.
     """
     solver = highspy.Highs()
     options: dict[str, bool | int | float] = {

@@ -1,12 +1,12 @@
-"""One problem: who publishes what, who wants it, and what the links between them can carry.
+"""One problem: topics with publishers and subscribers, and links of limited capacity.
 
 A *topic* has a rate, one publisher and some subscribers; each pair (topic, subscriber) is a
 *request*. Links become *arcs*, one per direction that can be used. Arcs that share a capacity form
 a *channel*: both directions of a link under ``Capacity.EDGE`` (half-duplex radio, the paper's (5)),
 each arc by itself under ``Capacity.ARC`` (full duplex, the paper's (29)).
 
-Arcs that no topic may use are left out: nothing enters a publisher and nothing leaves a
-subscriber, so neither can pass on, or invent, what is not theirs.
+Arcs that no topic may use are left out: no arc enters a publisher and none leaves a subscriber, so
+neither can forward, or invent, another node's topic.
 
 Source: Manzoni 2022, 3; docs/planner.md 1 and 2.
 """
@@ -22,11 +22,11 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
 TOLERANCE = 1e-6
-"""How much of a capacity, or of a cost, may be rounding."""
+"""Rounding error allowed in a capacity or a cost."""
 
 
 class Role(StrEnum):
-    """What a node may do. Only a broker passes on; it may publish and subscribe too."""
+    """What a node may do. Only a broker forwards; it may publish and subscribe, too."""
 
     BROKER = "broker"
     PUBLISHER = "publisher"
@@ -95,17 +95,17 @@ class Instance:
         return bool((self.cost % 1 == 0).all() and self.unmet_penalty % 1 == 0)
 
     def requests_of(self, topic: int) -> slice:
-        """Where the requests of ``topic`` stand."""
+        """The positions of the requests of ``topic``."""
         return slice(int(self.first_request[topic]), int(self.first_request[topic + 1]))
 
     def usable(self, topic: int) -> BoolArray:
-        """Arcs that may carry ``topic``, shape (A,): they fit, and lead to where it is wanted."""
+        """Arcs that may carry ``topic``, shape (A,): wide enough, and between permitted nodes."""
         source = self.publisher[topic]
-        wanted = np.zeros(self.nodes, dtype=bool)
-        wanted[self.request_node[self.requests_of(topic)]] = True
+        subscribes = np.zeros(self.nodes, dtype=bool)
+        subscribes[self.request_node[self.requests_of(topic)]] = True
         may_leave = self.relays.copy()
         may_leave[source] = True
-        may_enter = self.relays | wanted
+        may_enter = self.relays | subscribes
         may_enter[source] = False
         fits = self.rate[topic] <= self.capacity[self.channel] + TOLERANCE
         allowed: BoolArray = may_leave[self.tail] & may_enter[self.head] & fits
@@ -113,7 +113,7 @@ class Instance:
 
 
 def dear_penalty(cost: FloatArray, relays: int, requests: int) -> float:
-    """A price of an unmet request above what any routing of all requests can cost.
+    """A penalty for an unmet request above the cost of any routing of all requests.
 
     A path enters each broker at most once and then its subscriber, so no path costs more than the
     ``relays + 1`` dearest arcs.

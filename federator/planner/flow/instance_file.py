@@ -1,7 +1,7 @@
 """The JSON form of an instance, version 1, checked before anything is computed.
 
-A wrong file costs one line that names the key, the value and what is wanted. Source of the form:
-docs/planner.md 2.
+A wrong file is reported in one line with the key, the value and what is expected. Source of the
+form: docs/planner.md 2.
 """
 
 import re
@@ -23,14 +23,14 @@ NODES_MAX = 100_000
 LINKS_MAX = 1_000_000
 REQUESTS_MAX = 1_000_000
 QUANTITY_MAX = 1e12
-"""Of a rate, a capacity, a cost: beyond it double precision would blur sums."""
+"""Limit of a rate, a capacity, a cost: beyond it, sums lose precision."""
 
 _Read = TypeVar("_Read")
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
 class NodeEntry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A node. ``x`` and ``y`` say where to draw it."""
+    """A node; ``x`` and ``y`` are for drawing."""
 
     name: Name
     role: Literal["broker", "publisher", "subscriber"] = "broker"
@@ -39,7 +39,7 @@ class NodeEntry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class LinkEntry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A link from ``a`` to ``b``, and back when ``both``. ``*_back`` belong to the way back."""
+    """A link from ``a`` to ``b``, and back if ``both``; ``*_back`` are for that direction."""
 
     a: Name
     b: Name
@@ -51,7 +51,7 @@ class LinkEntry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class TopicEntry(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A topic, its rate, who publishes it and who wants it."""
+    """A topic, its rate, its publisher and its subscribers."""
 
     name: Name
     rate: float
@@ -72,13 +72,13 @@ class InstanceFile(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
 
 
 class _Version(msgspec.Struct):
-    """What is looked at first: another version may look different in every other key."""
+    """Decoded first: all other keys may differ in another version."""
 
     version: int | None = None
 
 
 def decode(data: bytes) -> Instance:
-    """The instance that ``data`` describes. Raises ``InstanceError``: what to mend."""
+    """The instance that ``data`` describes. Raises ``InstanceError``: what to correct."""
     version = read_json(data, _Version, wanted=": an instance wanted").version
     if version != VERSION:
         raise InstanceError(f"version: {version}: {VERSION} wanted")
@@ -86,7 +86,7 @@ def decode(data: bytes) -> Instance:
 
 
 def read_json(data: bytes, kind: type[_Read], *, where: str = "", wanted: str = "") -> _Read:
-    """Decode ``data``, whose errors begin with ``where``; ``wanted`` ends one without a key."""
+    """Decode ``data``; errors begin with ``where``; ``wanted`` ends an error without a key."""
     if len(data) > FILE_BYTES_MAX:
         raise InstanceError(f"{where}{len(data)} bytes: at most {FILE_BYTES_MAX} wanted")
     try:
@@ -127,7 +127,7 @@ def encode(instance: Instance) -> bytes:
 
 
 def build(file: InstanceFile) -> Instance:
-    """Check every value and lay the arrays out. Raises ``InstanceError``: what to mend."""
+    """Check every value and build the arrays. Raises ``InstanceError``: what to correct."""
     _check_counts(file)
     number: dict[str, int] = {}
     for position, node in enumerate(file.nodes):
@@ -235,14 +235,14 @@ def _check_link(link: LinkEntry, where: str, *, edge: bool) -> None:
     if link.capacity_back is not None:
         _check_quantity(f"{where}.capacity_back", link.capacity_back, above_zero=True)
         if edge:
-            wanted = 'none under capacity "edge" wanted'
-            raise InstanceError(f"{where}.capacity_back: {link.capacity_back:g}: {wanted}")
+            hint = 'none under capacity "edge" wanted'
+            raise InstanceError(f"{where}.capacity_back: {link.capacity_back:g}: {hint}")
 
 
 def _topics(
     entries: Sequence[TopicEntry], number: dict[str, int], roles: Sequence[Role]
 ) -> list[list[int]]:
-    """The subscribers of each topic, checked with everything else about it."""
+    """Check the topics; return the subscribers of each."""
     names: set[str] = set()
     topics = []
     for position, topic in enumerate(entries):
@@ -253,8 +253,8 @@ def _topics(
         _check_quantity(f"{where}.rate", topic.rate, above_zero=True)
         source = _known(number, topic.publisher, f"{where}.publisher")
         if roles[source] is Role.SUBSCRIBER:
-            wanted = "a publisher or broker wanted"
-            raise InstanceError(f"{where}.publisher: {topic.publisher!r} is a subscriber: {wanted}")
+            hint = "a publisher or broker wanted"
+            raise InstanceError(f"{where}.publisher: {topic.publisher!r} is a subscriber: {hint}")
         if not topic.subscribers:
             raise InstanceError(f"{where}.subscribers: []: at least one wanted")
         nodes = []
@@ -262,8 +262,8 @@ def _topics(
             key = f"{where}.subscribers[{order}]"
             node = _known(number, name, key)
             if roles[node] is Role.PUBLISHER or node == source:
-                wanted = "a subscriber or broker other than its publisher wanted"
-                raise InstanceError(f"{key}: {name!r}: {wanted}")
+                hint = "a subscriber or broker other than its publisher wanted"
+                raise InstanceError(f"{key}: {name!r}: {hint}")
             nodes.append(node)
         if len(set(nodes)) != len(nodes):
             raise InstanceError(f"{where}.subscribers: a name twice: each once wanted")
@@ -272,7 +272,7 @@ def _topics(
 
 
 def _check_reachable(instance: Instance) -> None:
-    """Every subscriber can be reached when nothing else is carried."""
+    """Check that every subscriber can be reached when nothing else is carried."""
     graph = csr_matrix(
         (np.ones(instance.arcs), (instance.tail, instance.head)),
         shape=(instance.nodes, instance.nodes),
@@ -317,12 +317,12 @@ def _known(number: dict[str, int], name: str, where: str) -> int:
 def _check_quantity(where: str, value: float, *, above_zero: bool = False) -> None:
     least = "above 0" if above_zero else "0 or more"
     if not (0 <= value <= QUANTITY_MAX) or (above_zero and value == 0):
-        wanted = f"a number {least}, at most {QUANTITY_MAX:g} wanted"
-        raise InstanceError(f"{where}: {value:g}: {wanted}")
+        hint = f"a number {least}, at most {QUANTITY_MAX:g} wanted"
+        raise InstanceError(f"{where}: {value:g}: {hint}")
 
 
 def _one_line(error: Exception) -> str:
-    """``Expected `int`, got `str` - at `$.nodes[0].x``` as ``nodes[0].x: Expected ...``."""
+    """Turn ``Expected `int`, got `str` - at `$.nodes[0].x``` into ``nodes[0].x: Expected ...``."""
     text = " ".join(str(error).split())
     if found := re.fullmatch(r"(.*) - at `\$\.?(.*)`", text):
         return f"{found[2] or 'file'}: {found[1]}"

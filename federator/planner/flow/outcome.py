@@ -1,4 +1,4 @@
-"""What every method returns: a routing, its recounted cost, and what is proven about it."""
+"""The result of every method: a routing, its recounted cost, and a proven bound."""
 
 import math
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from federator.planner.flow.instance import TOLERANCE, Instance
 from federator.planner.flow.routing import Account, Routing, account
 
 BOUND_ROUNDING = 1e-6
-"""A proven bound above an answer by more than this share is a mistake of ours."""
+"""A proven bound above an answer by more than this share is a bug."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A routing with its cost, and what is proven about it."""
+    """A routing with its cost and a proven bound."""
 
     method: str  # which method
     routing: Routing  # the answer
@@ -21,19 +21,19 @@ class Outcome:
     # Proven: no routing costs less. Minus infinity when the method proves nothing.
     lower_bound: float
     stopped: str  # why it ended
-    iterations: int = 0  # of whatever the method repeats
-    trace: tuple[float, ...] = ()  # cost, or bound, as the method went on; for reports
+    iterations: int = 0  # of the method's main loop
+    trace: tuple[float, ...] = ()  # cost, or bound, over time; for reports
 
     @property
     def gap(self) -> float:
-        """What could still be saved, as a share of the cost."""
+        """The possible saving, as a share of the cost."""
         if self.cost <= self.lower_bound + TOLERANCE or self.cost == 0:
             return 0.0
         return (self.cost - self.lower_bound) / self.cost
 
     @property
     def proven(self) -> bool:
-        """Whether nothing can be saved any more."""
+        """Whether no routing is cheaper."""
         return self.cost <= self.lower_bound + TOLERANCE * max(1.0, abs(self.cost))
 
     @property
@@ -53,7 +53,7 @@ def outcome(
     trace: tuple[float, ...] = (),
     by_arcs: bool = False,
 ) -> Outcome:
-    """Recount ``routing`` and pair it with ``lower_bound``, rounded up where costs are whole."""
+    """Recount ``routing`` and pair it with ``lower_bound``, rounded up if costs are whole."""
     counted = account(instance, routing)
     cost = counted.tree_cost if by_arcs else counted.cost
     lower_bound = whole_bound(instance, lower_bound)
@@ -63,7 +63,7 @@ def outcome(
 
 
 def whole_bound(instance: Instance, lower_bound: float) -> float:
-    """``lower_bound``, rounded up when every routing costs a whole number."""
+    """``lower_bound``, rounded up if every routing costs a whole number."""
     if not instance.costs_are_whole or not math.isfinite(lower_bound):
         return lower_bound
     return math.ceil(lower_bound - TOLERANCE * max(1.0, abs(lower_bound)))

@@ -1,8 +1,8 @@
-"""An answer: for each topic, the arcs that carry it; and what that costs, counted from scratch.
+"""An answer: for each topic, the arcs that carry it; and its cost, counted from scratch.
 
-The arcs of a topic form a tree out of its publisher: each node is fed by one arc at most, so no
-flow is split and put together again. Feasibility and cost are computed here from the arcs alone and
-never taken from a solver.
+The arcs of a topic form a tree from its publisher: each node is fed by one arc at most, so no flow
+is split and merged again. Feasibility and cost are computed here from the arcs alone and never
+taken from a solver.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from federator.planner.flow.instance import TOLERANCE, BoolArray, FloatArray, In
 
 
 class InfeasibleRoutingError(AssertionError):
-    """A solver of ours returned something that is no answer."""
+    """Our solver returned an invalid answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +26,7 @@ class Routing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Account:
-    """What a routing does."""
+    """The effects and costs of a routing."""
 
     met: BoolArray  # whether each request is served, shape (R,)
     path_cost: float  # the paper's (1): an arc is paid once per request that is served through it
@@ -54,7 +54,7 @@ def account(instance: Instance, routing: Routing, *, overloads: bool = False) ->
     """Follow every request back to its publisher, and count.
 
     Raises ``InfeasibleRoutingError``: an arc may not be used, a node is fed twice, or a channel
-    carries more than it can, unless ``overloads`` are allowed.
+    carries more than its capacity, unless ``overloads`` are allowed.
     """
     met = np.zeros(instance.requests, dtype=bool)
     load = np.zeros(len(instance.capacity))
@@ -80,14 +80,14 @@ def account(instance: Instance, routing: Routing, *, overloads: bool = False) ->
 
 
 def paths_of(instance: Instance, topic: int, arcs: IntArray) -> list[list[int] | None]:
-    """How ``arcs`` lead to each subscriber of ``topic``, last arc first; None where they do not."""
+    """The path of ``arcs`` to each subscriber of ``topic``, last arc first; None without one."""
     feeds = dict(zip(instance.head[arcs].tolist(), arcs.tolist(), strict=True))
-    wanted = instance.request_node[instance.requests_of(topic)].tolist()
-    return [_path(instance, feeds, topic, node) for node in wanted]
+    subscribers = instance.request_node[instance.requests_of(topic)].tolist()
+    return [_path(instance, feeds, topic, node) for node in subscribers]
 
 
 def _path(instance: Instance, feeds: dict[int, int], topic: int, node: int) -> list[int] | None:
-    """The arcs that lead to ``node``, last first; None when they do not begin at the publisher."""
+    """The arcs that lead to ``node``, last first; None if they do not begin at the publisher."""
     source = int(instance.publisher[topic])
     path: list[int] = []
     while node != source:
@@ -103,9 +103,9 @@ def prune(instance: Instance, routing: Routing) -> Routing:
     kept: list[set[int]] = []
     for topic, arcs in enumerate(routing.arcs):
         kept.append({arc for path in paths_of(instance, topic, arcs) for arc in path or ()})
-    return from_arcs([sorted(each) for each in kept])
+    return from_arcs([sorted(topic_arcs) for topic_arcs in kept])
 
 
 def from_arcs(arcs: Sequence[Sequence[int] | IntArray]) -> Routing:
-    """A routing of lists of arcs, one per topic."""
-    return Routing(tuple(np.sort(np.asarray(each, dtype=np.intp)) for each in arcs))
+    """A routing from lists of arcs, one per topic."""
+    return Routing(tuple(np.sort(np.asarray(topic_arcs, dtype=np.intp)) for topic_arcs in arcs))

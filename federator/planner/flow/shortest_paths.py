@@ -1,11 +1,11 @@
 """Shortest paths for many topics at once, each with arc lengths of its own.
 
-One row of lengths is one layer: a copy of the graph. Layers lie side by side as one block-diagonal
-graph, so that a single call of scipy's Dijkstra, started at every layer's source, answers all of
-them; layers are taken in chunks that stay within the processor's cache. Paths are then walked back
-from all targets in step.
+One row of lengths is one layer: a copy of the graph. Layers form one block-diagonal graph, so that
+a single call of scipy's Dijkstra, started at every layer's source, solves all of them; layers are
+taken in chunks that fit into the processor's cache. Paths are then walked back from all targets in
+step.
 
-An arc of infinite length is not there.
+An arc of infinite length does not exist.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from scipy.sparse.csgraph import dijkstra
 from federator.planner.flow.instance import FloatArray, Instance, IntArray
 
 Index32Array = npt.NDArray[np.int32]
-"""What scipy's graphs are indexed with."""
+"""The index type of scipy's graphs."""
 
 CHUNK_NODES = 20_000
 """Nodes in one call of Dijkstra."""
@@ -29,13 +29,14 @@ CHUNK_NODES = 20_000
 class Trees:
     """A shortest path tree per layer, L layers."""
 
-    distance: FloatArray  # from the layer's source, shape (L, N); infinite where nothing leads
-    # Node by which each node is reached, shape (L, N); negative at sources and where nothing leads.
+    distance: FloatArray  # from the layer's source, shape (L, N); infinite if unreachable
+    # The previous node on the path to each node, shape (L, N); negative at sources and if
+    # unreachable.
     before: IntArray
 
 
 class ShortestPaths:
-    """The graph of an instance, prepared for repeated questions."""
+    """The graph of an instance, prepared for repeated queries."""
 
     def __init__(self, instance: Instance) -> None:
         self.nodes = instance.nodes
@@ -92,7 +93,7 @@ class ShortestPaths:
     def walk(self, trees: Trees, layer: IntArray, target: IntArray) -> tuple[IntArray, IntArray]:
         """The arcs from the sources to ``target[i]`` in tree ``layer[i]``, for all i at once.
 
-        Pairs ``(i, arc)`` as two arrays, in no useful order. What cannot be reached has no arcs.
+        Pairs ``(i, arc)`` as two arrays, unordered. Unreachable targets have no arcs.
         """
         walker, keys = walk_back(
             target, lambda walker, here: trees.before[layer[walker], here], nodes=self.nodes
@@ -103,10 +104,10 @@ class ShortestPaths:
 def walk_back(
     target: IntArray, before: Callable[[IntArray, IntArray], IntArray], *, nodes: int
 ) -> tuple[IntArray, IntArray]:
-    """Pairs of a walker and an arc on its way, that as ``tail * nodes + head``.
+    """Pairs of a walker and an arc on its way, the arc as ``tail * nodes + head``.
 
-    All walkers go back in step, each from its ``target``, to the nodes by which they reached where
-    they are, as ``before`` says, which is negative at the end. There are so many ``nodes``.
+    All walkers start at their ``target`` and go back in step, each to the previous node that
+    ``before`` returns, which is negative at the end. ``nodes`` is the number of nodes.
     """
     walker, here = np.arange(len(target), dtype=np.intp), target
     walkers: list[IntArray] = [np.empty(0, dtype=np.intp)]

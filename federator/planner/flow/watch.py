@@ -1,6 +1,6 @@
-"""What a solver is told about the world outside: how long it may take, and when to stop.
+"""What a solver gets from outside: its time limit, a clock, and a request to stop.
 
-The package reads no clock. Whoever calls lends one, and learns on the way how far a solver is.
+This package reads no clock. The caller passes one, and receives progress reports.
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a solver is."""
+    """The progress of a solver."""
 
     share: float  # of the work, 0 to 1
     cost: float = math.inf  # best answer so far, infinite when none
@@ -23,8 +23,8 @@ class Watch:
 
     seconds: Callable[[], float] = lambda: 0.0  # a clock that never goes back
     time_limit_s: float = math.inf  # counted from ``started_s``
-    interrupted: Callable[[], bool] = lambda: False  # whether somebody wants the best so far, now
-    # Told how far the solver is; returns quickly.
+    interrupted: Callable[[], bool] = lambda: False  # whether to return the best so far, now
+    # Receives progress; must return quickly.
     report: Callable[[Progress], None] = lambda progress: None
     started_s: float = 0.0
 

@@ -1,4 +1,4 @@
-"""A routing under construction: topics are taken out, and put back by the best path that is left.
+"""A routing under construction: topics are taken out, and put back by the best remaining path.
 
 With every other topic in place, the arcs with room for a topic are known, and the shortest path
 tree among them is the topic's **best** answer under F1's cost: a tree carries its topic once, so it
@@ -45,7 +45,7 @@ class Workbench:
         self.cost: FloatArray = instance.fan_out.astype(np.float64) * instance.unmet_penalty
 
     def remove(self, topic: int) -> tuple[IntArray, float]:
-        """Take ``topic`` out; what ``put`` needs to put it back."""
+        """Take ``topic`` out; return what ``put`` needs to restore it."""
         before = (self.arcs[topic], float(self.cost[topic]))
         self.room[self.instance.channel[before[0]]] += self.instance.rate[topic]
         self.arcs[topic] = _NOTHING
@@ -53,7 +53,7 @@ class Workbench:
         return before
 
     def put(self, topic: int, arcs: IntArray, cost: float) -> None:
-        """Put ``topic``, which is out, on ``arcs``, whatever room there is."""
+        """Put ``topic``, which is out, on ``arcs``, whether they have room or not."""
         self.room[self.instance.channel[arcs]] -= self.instance.rate[topic]
         self.arcs[topic] = arcs
         self.cost[topic] = cost
@@ -67,7 +67,7 @@ class Workbench:
     def best_tree(
         self, topic: int, allowed: BoolArray, surcharge: FloatArray | None = None
     ) -> tuple[IntArray, float]:
-        """The tree for ``topic`` on ``allowed`` arcs: its arcs and what it truly costs.
+        """The tree for ``topic`` on ``allowed`` arcs: its arcs and its real cost.
 
         ``surcharge`` is added to the arcs' costs when paths are chosen; both have shape (A,).
         """
@@ -90,7 +90,7 @@ class Workbench:
         self.put(topic, arcs, cost)
 
     def respond(self, topic: int) -> bool:
-        """Give ``topic`` its best answer to all others; whether that saved anything."""
+        """Give ``topic`` its best answer to all others; return whether that saved anything."""
         arcs, cost = self.remove(topic)
         self.insert(topic)
         if self.cost[topic] < cost - TOLERANCE:

@@ -1,10 +1,10 @@
-"""Who leaves many full links, each for the least loss: knapsack problems, all solved at once.
+"""Which topics leave full links, for the least loss: knapsack problems, all solved at once.
 
 On each link some topics must give up at least ``need`` of rate together; each would lose something.
 The cheapest choice is a 0/1 knapsack problem, solved by dynamic programming over the need: in whole
-units when rates are whole and the need is at most ``EXACT_MAX``, so exactly; else in ``GRID`` parts
+units if rates are whole and the need is at most ``EXACT_MAX``, so exactly; else in ``GRID`` parts
 of the need, to which rates are rounded **up**, or in fractions of topics, whichever bounds better.
-What comes out never exceeds the true least loss.
+The result never exceeds the true least loss.
 """
 
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ import numpy as np
 from federator.planner.flow.instance import TOLERANCE, BoolArray, FloatArray, IntArray
 
 EXACT_MAX = 256
-"""Units of a need that is met exactly."""
+"""A need up to so many units is met exactly."""
 GRID = 48
 """Steps of any other need."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cover:
-    """Who leaves all full links, and what that loses."""
+    """Which items leave all full links, and the loss."""
 
     loss: float  # of all links together; no choice loses less
-    leaves: BoolArray  # who leaves, one per item
+    leaves: BoolArray  # whether each item leaves
 
 
 def cheapest(link: IntArray, rate: FloatArray, loss: FloatArray, capacity: FloatArray) -> Cover:
@@ -110,7 +110,7 @@ def _choose_alike(
 
 
 def _choose(width: IntArray, price: FloatArray, goal: IntArray) -> tuple[FloatArray, BoolArray]:
-    """Least price of items as wide as ``goal`` together, row by row, and which they are.
+    """Least price of items that are together as wide as ``goal``, row by row, and which they are.
 
     Shapes are (rows, items), and (rows,) of ``goal``; ``price`` is infinite where no item is.
     """

@@ -1,14 +1,14 @@
 """The Lagrangian matheuristic: prices on narrow links, a proven bound, answers that always fit.
 
-Like toll roads: each channel asks a toll per unit of rate; topics choose their way by cost and
-toll; tolls rise where too much comes and fall where little does. What topics pay at any tolls, less
-what the channels could earn, is a bound (``relaxation``); tolls also say who should yield, which
-guides repair (``local_search``); and every tree seen on the way competes in a last selection
-(``pool``).
+Like toll roads: each channel charges a toll per unit of rate; topics choose their way by cost and
+toll; tolls rise where load exceeds capacity and fall where it does not. What topics pay at any
+tolls, less what the channels could earn, is a bound (``relaxation``). Tolls also show which topics
+should yield, which guides repair (``local_search``); and every tree found competes in a last
+selection (``pool``).
 
 Small instances get fitted shares, many rounds, and the pool. Large ones get equal shares and a
 handful of rounds: one round of 1,000 topics on 10,000 nodes is 1,000 runs of Dijkstra, some 2 s.
-Those in between get tolls of each request in the end, which raise the bound (``request_tolls``).
+Those in between get tolls of each request at the end, which raise the bound (``request_tolls``).
 
 Source: Manzoni 2022, 3.2; docs/planner.md 4.
 """
@@ -33,10 +33,10 @@ from federator.planner.lagrangian.request_tolls import RequestTolls
 from federator.planner.lagrangian.shortage import unmet_least
 
 FITTED_CELLS_MAX = 2_000_000
-"""Requests times arcs up to which shares are fitted and trees are pooled."""
+"""Product of requests and arcs up to which shares are fitted and trees are pooled."""
 
 TOLLED_CELLS_MAX = 20_000_000
-"""The same up to which tolls of each request pay."""
+"""Product of requests and arcs up to which tolls of each request pay."""
 
 TARGET_ABOVE_BOUND = 0.1
 """Penalties make early answers dear; a step that aimed at them would overshoot."""
@@ -49,10 +49,10 @@ class Effort:
     rounds: int  # of prices
     repair_every: int  # rounds between two repairs
     pushes: int  # topics that may push after each repair
-    combinations: int  # times that the pool is searched
-    pricings: int  # times that trees are added for the pool's own prices, before each search
+    combinations: int  # how often the pool is searched
+    pricings: int  # how often trees are added for the pool's own prices, before each search
     shuffles: int  # random reinsertions after each search of the pool
-    toll_rounds: int = 0  # of tolls of each request, in the end, which only raise the bound
+    toll_rounds: int = 0  # of tolls of each request, at the end, which only raise the bound
 
 
 SMALL = Effort(rounds=100, repair_every=10, pushes=40, combinations=3, pricings=6, shuffles=40)
@@ -70,7 +70,7 @@ def solve(
 ) -> Outcome:
     """A feasible routing and a bound that no routing undercuts.
 
-    Without ``effort``, ``SMALL``, ``MEDIUM`` or ``LARGE`` by the instance's size.
+    Without ``effort``: ``SMALL``, ``MEDIUM`` or ``LARGE`` by the instance's size.
     """
     return _Search(instance, rule, seed, effort, watch).run()
 
@@ -134,14 +134,14 @@ class _Search:
         )
 
     def _count_the_unmet(self) -> None:
-        """Where somebody is left out, prove how many must be, on which later bounds may count."""
+        """If requests are unmet, prove how many must be; later bounds may use that."""
         unmet = int((~account(self.instance, self.best[0]).met).sum())
         if unmet and self.pool is not None:
             least = unmet_least(self.instance, self.paths, known=unmet, watch=self.watch)
             self.relaxation.unmet_least = least
 
     def _target(self) -> float:
-        """What the bound may come to: not far above the best so far, whatever penalties are."""
+        """What the bound may reach: not far above the best so far, whatever penalties are."""
         return min(self.best_cost, self.bound + TARGET_ABOVE_BOUND * abs(self.bound))
 
     def _closed(self) -> bool:
@@ -166,11 +166,11 @@ class _Search:
             search.settle()
         self._keep()
         if (self.bench.cost >= self.instance.unmet_penalty).any():
-            self._negotiate(prices)  # somebody is left out: one after the other will not do
+            self._negotiate(prices)  # requests are unmet: inserting topics one by one is not enough
             search.remember_all()
 
     def _negotiate(self, prices: FloatArray) -> None:
-        """Turn everybody's own choice at these prices into something that fits."""
+        """Turn each topic's own choice at these prices into a routing that fits."""
         bench = self.bench
         bench.clear()
         for topic in range(self.instance.topics):
@@ -185,7 +185,7 @@ class _Search:
         self._keep()
 
     def _order(self) -> IntArray:
-        """Big topics first, more or less."""
+        """Big topics first, with some randomness."""
         size = self.instance.rate * np.sqrt(self.instance.fan_out)
         return np.argsort(-size * self.rng.uniform(0.5, 1.5, len(size)), kind="stable")
 
@@ -196,7 +196,7 @@ class _Search:
             self.best = (self.bench.routing(), self.bench.cost.copy())
 
     def _finish(self) -> None:
-        """Search the pool, and around what it gives, until that gains nothing."""
+        """Search the pool, and around its result, until that gains nothing."""
         for _ in range(self.effort.combinations):
             if self._closed() or self.watch.over() or not self.pool:
                 return
@@ -207,7 +207,7 @@ class _Search:
                 return
 
     def _tighten(self) -> None:
-        """Raise the bound where shares that are equal leave it low."""
+        """Raise the bound where equal shares leave it low."""
         if not self.effort.toll_rounds or self._closed() or self.watch.over():
             return
         tolls = RequestTolls(self.instance, self.paths, self.watch)
@@ -217,7 +217,7 @@ class _Search:
             self.watch.report(Progress(1.0, self.best_cost, self.bound))
 
     def _combine(self, pool: TreePool) -> None:
-        """Add the trees that the pool's own prices ask for, then choose among all."""
+        """Add the trees that the pool's own prices favour, then choose among all."""
         priced = pool.price(seed=self.seed, watch=self.watch)
         for _ in range(self.effort.pricings):
             if priced is None:

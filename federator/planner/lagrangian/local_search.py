@@ -1,9 +1,9 @@
 """Repair and local search on a workbench. Always feasible: a request without room stays unmet.
 
-Three moves, from cheap to dear: every topic answers all others best (``settle``); a topic pushes
-those out of its way who stand in it, and they look for another one (``push``); some topics are
-taken out at random and put back in another order (``shuffle``). Where that leaves somebody out, all
-may overload links for a while (``Negotiation``).
+Three moves, from cheap to dear: every topic takes its best answer to all others (``settle``); a
+topic pushes others out of its way, which are then routed anew (``push``); some topics are taken out
+at random and put back in another order (``shuffle``). Where that leaves requests unmet, topics may
+overload links for a while (``Negotiation``).
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from federator.planner.lagrangian.pool import TreePool
 
 SETTLING_ROUNDS_MAX = 20
 PUSHED_MAX = 12
-"""Topics that one push may move aside."""
+"""Topics that one push may displace."""
 NEGOTIATION_ROUNDS_MAX = 40
 PRESENT_FIRST = 0.5
 PRESENT_GROWTH = 1.5
@@ -28,16 +28,17 @@ LASTING = 0.4
 
 @dataclass(slots=True)
 class LocalSearch:
-    """Moves on a bench; what they find goes to the pool, if there is one."""
+    """Moves on a bench; trees found go to the pool, if there is one."""
 
     bench: Workbench
     pool: TreePool | None
     rng: np.random.Generator
-    ideal: FloatArray  # what each topic costs alone, shape (K,): who pays that cannot be improved
+    # the cost of each topic alone, shape (K,): at this cost it cannot be improved
+    ideal: FloatArray
     watch: Watch
 
     def rebuild(self, order: IntArray, surcharge: FloatArray | None) -> None:
-        """Route all topics from nothing, in ``order``.
+        """Route all topics from scratch, in ``order``.
 
         ``surcharge``, per unit of rate, is added to costs when paths are chosen, shape (A,).
         """
@@ -51,7 +52,7 @@ class LocalSearch:
             self._note(topic)
 
     def settle(self) -> None:
-        """Let topics answer each other until nobody gains."""
+        """Let topics answer each other until none gains."""
         for _ in range(SETTLING_ROUNDS_MAX):
             gained = False
             for topic in self._unhappy():
@@ -64,7 +65,7 @@ class LocalSearch:
                 return
 
     def push_all(self, *, tries: int) -> bool:
-        """Let up to ``tries`` unhappy topics push; whether anything was gained."""
+        """Let up to ``tries`` unhappy topics push; return whether anything was gained."""
         gained = False
         for topic in self._unhappy()[:tries]:
             if self.watch.over():
@@ -73,7 +74,7 @@ class LocalSearch:
         return gained
 
     def push(self, topic: int) -> bool:
-        """Route ``topic`` as if alone, and those in its way anew; kept when that saves."""
+        """Route ``topic`` as if alone, and the topics in its way anew; keep that if it saves."""
         bench, instance = self.bench, self.bench.instance
         before = bench.total()
         undo = {topic: bench.remove(topic)}
@@ -103,7 +104,7 @@ class LocalSearch:
         return False
 
     def shuffle(self, topics: IntArray) -> bool:
-        """Take ``topics`` out and put them back in this order; kept when that saves."""
+        """Take ``topics`` out and put them back in this order; keep that if it saves."""
         bench = self.bench
         before = bench.total()
         undo = {topic: bench.remove(topic) for topic in topics.tolist()}
@@ -139,15 +140,15 @@ class LocalSearch:
 class Negotiation:
     """Negotiated congestion on ``bench``, until every channel fits, or time is over.
 
-    Topics may be anywhere on it, overloads included; ``rng`` orders them. Where room is scarce,
-    putting them in one after the other leaves the last ones out. Here each in turn is taken out and
+    Topics may be routed anywhere on it, overloads included; ``rng`` orders them. Where room is
+    scarce, inserting them one by one leaves the last ones unmet. Here each in turn is taken out and
     put back where it is cheapest, overloads included, which cost more from round to round: a
-    **present** charge for what would now be too much, and a **lasting** one for what has been too
-    much before. Topics with an alternative leave first. From the second round on only those move
-    that share an overloaded channel.
+    **present** charge for the overload now, and a **lasting** one for earlier overloads. Topics
+    with an alternative leave first. From the second round on only topics on an overloaded channel
+    move.
 
-    Source: L. McMurchie, C. Ebeling, "PathFinder: a negotiation-based performance-driven router
-    for FPGAs" (1995).
+    Source: L. McMurchie, C. Ebeling, "PathFinder: a negotiation-based performance-driven router for
+    FPGAs" (1995).
     """
 
     def __init__(self, bench: Workbench, rng: np.random.Generator, watch: Watch) -> None:
@@ -177,7 +178,7 @@ class Negotiation:
             present = min(present * PRESENT_GROWTH, PRESENT_MAX)
 
     def _move(self, topic: int, present: float) -> None:
-        """Put ``topic`` where it is cheapest now; not at all where it already is fits."""
+        """Put ``topic`` where it is cheapest now, unless it fits where it is."""
         bench, instance = self._bench, self._bench.instance
         if (bench.room[instance.channel[bench.arcs[topic]]] >= -TOLERANCE).all():
             return
@@ -186,7 +187,7 @@ class Negotiation:
         bench.put(topic, arcs, cost)
 
     def _charge(self, topic: int, present: float) -> FloatArray:
-        """What each arc costs ``topic`` beyond its cost, shape (A,)."""
+        """The charge of each arc for ``topic`` beyond its cost, shape (A,)."""
         rate = float(self._bench.instance.rate[topic])
         lacking = np.clip((rate - self._bench.room) / rate, 0.0, 1.0)
         lacking[lacking < TOLERANCE] = 0.0
@@ -195,7 +196,7 @@ class Negotiation:
 
 
 def evict(bench: Workbench, rng: np.random.Generator) -> list[int]:
-    """Take topics out until every channel fits; the topics, which are to be inserted again."""
+    """Take topics out until every channel fits; return them, to be inserted again."""
     instance = bench.instance
     out: list[int] = []
     for topic in rng.permutation(instance.topics).tolist():

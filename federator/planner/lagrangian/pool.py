@@ -1,8 +1,8 @@
-"""The best combination of trees already seen: one tree per topic, within capacity.
+"""The best combination of trees already found: one tree per topic, within capacity.
 
-Every tree that relaxation, repair or local search looked at is remembered. Choosing among them is a
+Every tree that relaxation, repair or local search produced is remembered. Choosing among them is a
 small integer programme (Dantzig and Wolfe's master problem, restricted to the columns at hand), and
-often holds the optimum when no single pass did. A tree whose reduced cost exceeds the gap cannot be
+often finds the optimum when no single pass did. A tree whose reduced cost exceeds the gap cannot be
 part of a better answer and is left out.
 
 Source: M. A. Boschetti, V. Maniezzo (2009) on matheuristics from decompositions.
@@ -23,23 +23,23 @@ COLUMNS_PER_TOPIC_MAX = 120
 MASTER_NODES_MAX = 200
 
 PARTS = (1.0, 0.5, 0.0)
-"""Between everybody paying the whole toll (1) and an equal share of it (0)."""
+"""Between each request paying the whole toll (1) and an equal share of it (0)."""
 
 Column = tuple[int, IntArray, float]
-"""A topic, the arcs of one of its trees, and what that costs."""
+"""A topic, the arcs of one of its trees, and its cost."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Priced:
-    """The linear relaxation of the choice among all trees seen."""
+    """The linear relaxation of the choice among all trees found."""
 
-    value: float  # of the relaxation. Bounds what choosing among these trees can give, and no more.
+    value: float  # of the relaxation; bounds only choices among these trees
     prices: FloatArray  # of channels, shape (E,)
     topic_prices: FloatArray  # least reduced cost of each topic's trees, shape (K,)
 
 
 class TreePool:
-    """Trees seen so far, by topic. The empty tree is always among them."""
+    """Trees found so far, by topic. The empty tree is always among them."""
 
     def __init__(self, instance: Instance, paths: ShortestPaths) -> None:
         self.instance = instance
@@ -64,9 +64,9 @@ class TreePool:
     def find(self, toll: FloatArray, rng: np.random.Generator) -> None:
         """Add trees worth remembering at a ``toll`` per unit of rate, shape (A,), for all topics.
 
-        A topic pays a toll once per arc, however many requests go through it. First we pretend that
-        each request pays a fixed part of it and takes the shortest path tree; then subscribers come
-        one after the other (``_by_turns``).
+        A topic pays a toll once per arc, however many requests use the arc. First we pretend that
+        each request pays a fixed part of it and takes the shortest path tree; then subscribers are
+        served one after the other (``_by_turns``).
         """
         instance = self.instance
         for part in PARTS:
@@ -77,8 +77,8 @@ class TreePool:
     def _by_turns(self, toll: FloatArray, rng: np.random.Generator) -> None:
         """Find one tree per topic, its subscribers served in random order.
 
-        Who comes later finds the tolls of the arcs before it paid, and tends to follow; of the arcs
-        so chosen the shortest path tree remains.
+        Later subscribers do not pay for arcs in use, and tend to follow them; the shortest path
+        tree of the arcs so chosen is kept.
         """
         instance = self.instance
         due = toll[None, :] * instance.rate[:, None]
@@ -126,7 +126,7 @@ class TreePool:
     def combine(
         self, priced: Priced, *, best_cost: float, seed: int, watch: Watch
     ) -> list[tuple[IntArray, float]] | None:
-        """The best tree per topic, arcs and cost; None when nothing was found.
+        """The best tree per topic, arcs and cost; None without a result.
 
         ``priced`` is the linear relaxation of the same choice, ``best_cost`` the best so far.
         """
@@ -144,7 +144,7 @@ class TreePool:
         for value, (topic, arcs, cost) in zip(answer.values, columns, strict=True):
             if value > CHOSEN:
                 best[topic] = (arcs, cost)
-        return [each for each in best if each is not None]
+        return [tree for tree in best if tree is not None]
 
     def _model(self, columns: list[Column], *, whole: bool) -> Model:
         """One row per topic, then one per channel that some tree uses, ascending."""

@@ -4,8 +4,8 @@ One price per channel. The relaxed problem asks, topic by topic, for the tree th
 its requests pay ``cost`` along their paths and the topic pays ``price * rate`` once for each arc: a
 Steiner problem, which the paper's Dijkstra overestimates. Letting each request pay a **share** of
 ``price * rate`` gives a value that never exceeds it, as long as the shares of one arc add up to 1
-at most over the requests of a topic: whoever uses an arc pays no more together than the arc's
-price. So
+at most over the requests of a topic: the requests on an arc pay together no more than its price.
+So
 
     bound = sum over requests of min(penalty, shortest path under cost + share * price * rate)
             - sum over channels of price * capacity
@@ -15,8 +15,8 @@ gain least from being served pay their penalty as well. Two ways to share:
 
 - ``equal``: 1 / abs(T) of it each. All requests of a topic see the same lengths: one tree per
   topic. Used at scale.
-- ``fitted``: shares follow who has lately used the arc; near a subscriber it is alone and pays all.
-  One tree per request, and a bound that tends to that of the strong linear relaxation.
+- ``fitted``: shares follow recent usage of the arc; a request alone on an arc pays all. One tree
+  per request, and a bound that tends to that of the strong linear relaxation.
 
 Source: Manzoni 2022, (20)-(21); docs/planner.md 4.
 """
@@ -30,9 +30,9 @@ from federator.planner.flow.instance import FloatArray, Instance
 from federator.planner.flow.shortest_paths import CHUNK_NODES, ShortestPaths
 
 HABIT = 0.9
-"""How much of what was usual counts when shares are fitted."""
+"""The weight of earlier usage when shares are fitted."""
 FAINT = 1e-3
-"""The usage that everybody is credited with, so that a share never vanishes for good."""
+"""The minimum usage credited to each request, so that no share vanishes for good."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,24 +40,24 @@ class Relaxed:
     """The relaxed problem at some prices."""
 
     bound: float  # no routing costs less
-    slope: FloatArray  # load less capacity, in the relaxation's own reckoning, shape (E,)
-    topic_value: FloatArray  # what each topic contributes to the bound, shape (K,)
+    slope: FloatArray  # load less capacity, as the relaxation counts, shape (E,)
+    topic_value: FloatArray  # the contribution of each topic to the bound, shape (K,)
 
 
 class Relaxation:
     """The relaxed problem, ready to be solved at any prices.
 
-    ``paths`` is its graph. Whether shares are ``fitted``: that takes R * A numbers.
+    ``paths`` is its graph. ``fitted`` shares take R * A numbers.
     """
 
     def __init__(self, instance: Instance, paths: ShortestPaths, *, fitted: bool) -> None:
         self.instance = instance
         self.paths = paths
-        self.unmet_least = 0  # requests that every routing leaves unmet, as somebody has proven
+        self.unmet_least = 0  # proven: every routing leaves as many requests unmet
         self._fitted = fitted
         self._usable = np.stack([instance.usable(k) for k in range(instance.topics)])
-        everyone = np.arange(instance.requests)
-        self._layer_of = everyone if fitted else instance.request_topic
+        all_requests = np.arange(instance.requests)
+        self._layer_of = all_requests if fitted else instance.request_topic
         self._topic_of = instance.request_topic if fitted else np.arange(instance.topics)
         fan_out = instance.fan_out.astype(np.float64)
         self._share = (1.0 / fan_out)[self._topic_of][:, None]
@@ -68,7 +68,7 @@ class Relaxation:
     def solve(
         self, prices: FloatArray, *, stop: Callable[[], bool] = lambda: False
     ) -> Relaxed | None:
-        """Solve at ``prices``, shape (E,); None when ``stop`` said so on the way."""
+        """Solve at ``prices``, shape (E,); None if ``stop`` returned True on the way."""
         instance = self.instance
         layers = len(self._topic_of)
         chunk = max(1, CHUNK_NODES // instance.nodes)
@@ -88,14 +88,14 @@ class Relaxation:
         return Relaxed(bound, load - instance.capacity, topic_value)
 
     def _left_out(self, value: FloatArray) -> float:
-        """What it costs to leave out so many as must be, those who lose least, where less are."""
+        """The added cost of ``unmet_least`` unmet requests, choosing those that lose least."""
         lost = np.sort(self.instance.unmet_penalty - value)
         return float(lost[: self.unmet_least].sum())
 
     def _solve_part(
         self, first: int, end: int, toll: FloatArray, value: FloatArray, load: FloatArray
     ) -> None:
-        """Layers ``first`` to ``end``: fills in ``value`` and adds to ``load``."""
+        """Layers ``first`` to ``end``: fill in ``value`` and add to ``load``."""
         instance = self.instance
         topics = self._topic_of[first:end]
         due = toll[None, :] * instance.rate[topics][:, None] * self._share[first:end]

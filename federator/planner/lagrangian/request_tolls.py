@@ -8,8 +8,8 @@ places only to topics that fit on it side by side, whole topics, not parts. So
             - sum over links of the dearest set of places that fit
 
 is valid for all tolls. It is stronger than one price per unit of rate (``relaxation``) for two
-reasons: whoever shares an arc is charged as it needs, not equally; and a link that has room for 9
-of 10 units must turn a topic away as a whole, which a price per unit does not see.
+reasons: requests that share an arc are charged as they need, not equally; and a link with room for
+9 of 10 units must turn a topic away as a whole, which a price per unit does not see.
 
 Tolls follow a subgradient, averaged over the last steps (use of a link by a request, less the
 link's sale to its topic); steps shrink harmonically, and with the length of paths, along which
@@ -33,11 +33,11 @@ from federator.planner.lagrangian import covers
 
 STEP_MAX = 0.3
 STEP_BY_HOPS = 2.4
-"""First step, in mean costs of an arc: so much by the mean length of a path in arcs."""
+"""First step, in mean costs of an arc: this over the mean path length in arcs, or ``STEP_MAX``."""
 HALF_LIFE = 60
 """Rounds after which steps are half as long."""
 HABIT = 0.9
-"""What of the direction is kept from round to round."""
+"""The share of the direction kept from round to round."""
 SLACK_UNITS = 4.0
 """Slack in mean costs of an arc, and ..."""
 SLACK_SHARE = 0.01
@@ -45,10 +45,10 @@ SLACK_SHARE = 0.01
 
 
 class RequestTolls:
-    """The tolls, and what they prove.
+    """The tolls, and the bound that they prove.
 
-    Tolls belong to pairs (request, channel): P of them, where the channel is contested, that is,
-    where the topics whose corridors it lies in do not fit together.
+    Tolls belong to P pairs (request, channel), where the channel is contested: the topics whose
+    corridors include it do not fit together.
     """
 
     def __init__(self, instance: Instance, paths: ShortestPaths, watch: Watch = UNWATCHED) -> None:
@@ -61,7 +61,7 @@ class RequestTolls:
             self._pair()
 
     def _pair(self) -> None:
-        """Find pairs (request, channel), and places (channel, topic) that they add up to."""
+        """Find pairs (request, channel), and the places (channel, topic) that sum them."""
         instance, corridors = self.instance, self.corridors
         channels = len(instance.capacity)
         channel = instance.channel[corridors.arc]
@@ -110,11 +110,11 @@ class RequestTolls:
         self.rounds += 1
 
     def _sell(self, uses: BoolArray) -> tuple[float, BoolArray]:
-        """What links can earn at most, and whom they turn away, one per place."""
+        """The most that links can earn, and whether each place is turned away."""
         places = len(self._link)
         price = np.bincount(self._place, self.tolls, minlength=places).astype(np.float64)
-        wanted = np.bincount(self._place, uses, minlength=places) > 0
-        active = np.flatnonzero((price > 0) | wanted)
+        in_use = np.bincount(self._place, uses, minlength=places) > 0
+        active = np.flatnonzero((price > 0) | in_use)
         cover = covers.cheapest(
             self._link[active],
             self.instance.rate[self._topic[active]],
@@ -136,19 +136,19 @@ class Walks:
 
 
 class Corridors:
-    """Where paths can sensibly run: all corridors, side by side as one graph of M nodes and S arcs.
+    """Where paths can sensibly run: all corridors, as one graph of M nodes and S arcs.
 
-    The corridor of a request holds all arcs that lie on a way at most ``slack`` dearer than the
+    The corridor of a request has all arcs that lie on a way at most ``slack`` dearer than the
     shortest. Whatever is added to the arcs, a way that leaves the corridor costs more than the
     shortest and the slack; so the smaller of that and the shortest way inside bounds the shortest
-    way anywhere, and questions about 10,000 nodes become questions about some hundred.
+    way anywhere, and problems of 10,000 nodes become problems of some hundred.
 
     Corridors are found with reduced lengths ``cost + d(tail) - d(head)``, d being the distance from
-    the publisher: from the subscriber backwards, they add up to what a way costs beyond the
-    shortest, so a Dijkstra with a limit sees no more than the corridor.
+    the publisher: from the subscriber backwards, they add up to the cost of a way beyond the
+    shortest, so a Dijkstra with a limit visits no more than the corridor.
 
-    Of each arc there is its ``request``, ascending, and the ``arc`` of the instance, shape (S,); of
-    each request the cost of its ``shortest`` way, at most the penalty, shape (R,).
+    Each arc has its ``request``, ascending, and the ``arc`` of the instance, shape (S,); each
+    request the cost of its ``shortest`` way, at most the penalty, shape (R,).
     """
 
     def __init__(self, instance: Instance, paths: ShortestPaths, watch: Watch) -> None:
@@ -156,14 +156,14 @@ class Corridors:
         self._outside = np.full(instance.requests, instance.unmet_penalty)
         self.shortest = self._outside.copy()
         self.complete = True
-        found: list[tuple[IntArray, IntArray]] = []
+        parts: list[tuple[IntArray, IntArray]] = []
         for topic in range(instance.topics):
             if watch.over():
                 self.complete = False
                 return
-            found.append(self._of_topic(topic, paths))
-        self.request = np.concatenate([request for request, _ in found])
-        self.arc = np.concatenate([arc for _, arc in found])
+            parts.append(self._of_topic(topic, paths))
+        self.request = np.concatenate([request for request, _ in parts])
+        self.arc = np.concatenate([arc for _, arc in parts])
         self._number()
 
     def _of_topic(self, topic: int, paths: ShortestPaths) -> tuple[IntArray, IntArray]:
@@ -173,13 +173,15 @@ class Corridors:
         lengths = np.where(usable, instance.cost, np.inf)
         source = instance.publisher[topic : topic + 1]
         distance = paths.trees(lengths[None, :], source).distance[0]
-        wanted = instance.requests_of(topic)
-        targets = instance.request_node[wanted]
+        requests = instance.requests_of(topic)
+        targets = instance.request_node[requests]
         shortest = distance[targets]
-        self.shortest[wanted] = np.minimum(shortest, instance.unmet_penalty)
+        self.shortest[requests] = np.minimum(shortest, instance.unmet_penalty)
         slack = SLACK_UNITS * float(instance.cost.mean()) + SLACK_SHARE * shortest
         slack[shortest >= instance.unmet_penalty] = -1.0
-        self._outside[wanted] = np.minimum(shortest + np.maximum(slack, 0), instance.unmet_penalty)
+        self._outside[requests] = np.minimum(
+            shortest + np.maximum(slack, 0), instance.unmet_penalty
+        )
         there = np.flatnonzero(usable & np.isfinite(distance[instance.tail]))
         tail, head = instance.tail[there], instance.head[there]
         reduced = np.maximum(0.0, instance.cost[there] + distance[tail] - distance[head])
@@ -187,16 +189,16 @@ class Corridors:
         limit = max(0.0, float(slack.max()))
         beyond = dijkstra(backwards, indices=targets, limit=limit).reshape(len(targets), -1)
         request, place = np.nonzero(reduced + beyond[:, head] <= slack[:, None])
-        return request + wanted.start, there[place]
+        return request + requests.start, there[place]
 
     def _number(self) -> None:
-        """Number nodes, corridor after corridor, and cut the whole into chunks."""
+        """Number nodes, corridor after corridor, and divide the graph into chunks."""
         instance = self.instance
         requests, nodes = instance.requests, np.int64(instance.nodes)
-        everyone = np.arange(requests)
+        all_requests = np.arange(requests)
         ends = [
-            everyone * nodes + instance.publisher[instance.request_topic],
-            everyone * nodes + instance.request_node,
+            all_requests * nodes + instance.publisher[instance.request_topic],
+            all_requests * nodes + instance.request_node,
         ]
         tail = self.request * nodes + instance.tail[self.arc]
         head = self.request * nodes + instance.head[self.arc]
@@ -207,8 +209,8 @@ class Corridors:
         self._tail, self._head = self._tail[order], self._head[order]
         self._count = len(names)
         self._keys = self._tail * np.int64(self._count) + self._head
-        self._source, self._target = (np.searchsorted(names, each) for each in ends)
-        first_node = np.searchsorted(names, np.append(everyone, requests) * nodes)
+        self._source, self._target = (np.searchsorted(names, keys) for keys in ends)
+        first_node = np.searchsorted(names, np.append(all_requests, requests) * nodes)
         starts = np.searchsorted(self._tail, np.arange(self._count + 1))
         self._chunks: list[tuple[int, int, slice, csr_matrix]] = []
         first = 0

@@ -1,12 +1,12 @@
-"""How many requests must stay unmet, proven: where more is wanted than links can carry.
+"""How many requests must stay unmet, proven: where links cannot carry all that is wanted.
 
-A penalty is dearer than all real cost, so a bound on cost says little there: the relaxation leaves
-unmet a part of a request where a whole one must be, and prices that weigh paths against each other
-are far too low to weigh them against penalties. So the question is asked by itself first: with
-paths that cost nothing and penalties of 1, the optimum is a whole number, and a bound of 2.1 proves
-3. A bound on cost may then count on so many penalties (``Relaxation.unmet_least``).
+A penalty is dearer than all real cost, so a bound on cost shows little there: the relaxation leaves
+a part of a request unmet where a whole one must be, and prices that compare paths are far too low
+to compare paths with penalties. So this problem is solved separately first: with paths that cost
+nothing and penalties of 1, the optimum is a whole number, and a bound of 2.1 proves 3. A bound on
+cost may then add as many penalties (``Relaxation.unmet_least``).
 
-Shares that are equal prove next to nothing of this, so it is asked where fitted ones can be had.
+Equal shares prove next to nothing of this, so it is solved only where shares can be fitted.
 """
 
 import math
@@ -26,12 +26,12 @@ ROUNDS = 100
 def unmet_least(instance: Instance, paths: ShortestPaths, *, known: int, watch: Watch) -> int:
     """A number of requests that every routing leaves unmet.
 
-    Some routing leaves ``known``: the search ends when so many are proven, or time is over.
+    Some routing leaves ``known`` unmet: the search ends when as many are proven, or time is over.
     """
     asked = replace(instance, cost=np.zeros(instance.arcs), unmet_penalty=1.0)
     relaxation = Relaxation(asked, paths, fitted=True)
-    # Not zero: all paths would be equally short. So that the tolls of all links are worth serving
-    # everybody, which is the size of prices in the end.
+    # Not zero: all paths would be equally short. At this price the tolls of all links equal the
+    # penalties of all requests, which is the size of prices in the end.
     price = instance.requests / max(float(instance.capacity.sum()), TOLERANCE)
     prices = np.full(len(instance.capacity), price)
     rule = steps.Polyak()

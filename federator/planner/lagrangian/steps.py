@@ -1,12 +1,12 @@
 """How prices move along a subgradient: two rules.
 
-A subgradient points uphill only roughly, so the art is the length of the step. ``Polyak`` aims at a
-known target, the best answer so far, and grows timid when the bound stops rising; it is what the
-paper used. ``DistanceOverGradients`` needs neither target nor tuning: it steps by how far it has
-come from where it began, over the root of all squared slopes so far.
+A subgradient points uphill only roughly, so the length of the step matters. ``Polyak`` aims at a
+known target, the best answer so far, and takes shorter steps when the bound stops rising; the paper
+used it. ``DistanceOverGradients`` needs neither target nor tuning: its step is the distance from
+its start, over the root of all squared slopes so far.
 
-Sources: B. T. Polyak (1969); M. Held, P. Wolfe, H. P. Crowder (1974); M. Ivgi, O. Hinder,
-Y. Carmon, "DoG is SGD's best friend" (2023).
+Sources: B. T. Polyak (1969); M. Held, P. Wolfe, H. P. Crowder (1974); M. Ivgi, O. Hinder, Y.
+Carmon, "DoG is SGD's best friend" (2023).
 """
 
 from enum import StrEnum
@@ -27,7 +27,7 @@ class Rule(StrEnum):
 
 
 def _uphill(prices: FloatArray, slope: FloatArray) -> FloatArray:
-    """``slope`` without what would push a zero price below zero."""
+    """``slope`` without components that would push a zero price below zero."""
     return np.where((prices <= 0) & (slope < 0), 0.0, slope)
 
 
@@ -44,8 +44,8 @@ class Polyak:
     ) -> FloatArray:
         """Prices after one step uphill, none negative, shape (E,).
 
-        At ``prices`` the relaxation comes to ``bound``, with ``slope``, load less capacity; it can
-        reach ``target`` at most.
+        At ``prices`` the relaxation has the value ``bound`` and the ``slope``, load less capacity;
+        its value is at most ``target``.
         """
         if bound > self._best:
             self._best, self._idle = bound, 0
@@ -72,7 +72,7 @@ class DistanceOverGradients:
     def step(
         self, prices: FloatArray, slope: FloatArray, *, bound: float, target: float
     ) -> FloatArray:
-        """As ``Polyak``'s; uses neither ``bound`` nor ``target``."""
+        """Prices after one step, as for ``Polyak``; uses neither ``bound`` nor ``target``."""
         if self._start is None:
             self._start = prices.copy()
         uphill = _uphill(prices, slope)

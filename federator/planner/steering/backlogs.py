@@ -1,8 +1,8 @@
-"""What waits before links, and how fast it drains: a crowd that leaves is no reason for more buses.
+"""Queues before links, and how fast they drain: a draining queue is no reason for new routes.
 
-A link that was jammed goes on carrying all it can after flows left it, until its queue is empty,
-and so may links behind it. What they carry then is told, and is nobody's rate. So what leaves
-queues beyond what enters them, wherever they are, may be what links carry beyond their flows.
+A link that was jammed carries all it can after flows left it, until its queue is empty, and so may
+links behind it. Agents report that load, but it is no flow's rate. So links may carry as much
+beyond their flows as leaves all queues beyond what enters them.
 """
 
 from collections import deque
@@ -12,10 +12,10 @@ from federator.protocol.messages.steering import LOAD_EVERY_MS, LinkLoad, Load
 from federator.protocol.types import BrokerId
 
 SPAN_MS: Final = 10_000
-"""Rates of links are means of so long."""
+"""Reported rates of links are means over this time."""
 
 BACKLOG_S: Final = 0.5
-"""What leaves sooner is no backlog, but the noise of rates."""
+"""A queue that drains sooner is no backlog, but noise of the rates."""
 
 
 class _Told(NamedTuple):
@@ -25,27 +25,27 @@ class _Told(NamedTuple):
 
 
 class Backlogs:
-    """The queues that agents told in the last ``SPAN_MS``."""
+    """The queues that agents reported in the last ``SPAN_MS``."""
 
     def __init__(self) -> None:
         self._told: dict[BrokerId, deque[_Told]] = {}
 
     def take(self, load: Load) -> None:
-        """Take what an agent tells."""
-        told = self._told.setdefault(load.broker, deque(maxlen=1 + SPAN_MS // LOAD_EVERY_MS))
-        if told and (told[-1].epoch != load.epoch or told[-1].at_ms >= load.at_ms):
-            told.clear()
-        queues = {each.neighbour: each.queue for each in load.links}
-        told.append(_Told(load.epoch, load.at_ms, queues))
+        """Take an agent's report."""
+        samples = self._told.setdefault(load.broker, deque(maxlen=1 + SPAN_MS // LOAD_EVERY_MS))
+        if samples and (samples[-1].epoch != load.epoch or samples[-1].at_ms >= load.at_ms):
+            samples.clear()
+        queues = {link.neighbour: link.queue for link in load.links}
+        samples.append(_Told(load.epoch, load.at_ms, queues))
 
     def draining(self, loads: list[Load]) -> float:
-        """bit/s by which all queues of those agents shrink, since each was the longest."""
+        """bit/s by which all queues of those agents shrink, since each was at its longest."""
         self._told = {load.broker: self._told[load.broker] for load in loads}
-        return sum(self._shrinks(load.broker, each) for load in loads for each in load.links)
+        return sum(self._shrinks(load.broker, link) for load in loads for link in load.links)
 
     def _shrinks(self, broker: BrokerId, link: LinkLoad) -> float:
-        told = self._told[broker]
-        was_bytes, was_ms = max((at.queues.get(link.neighbour, 0), at.at_ms) for at in told)
-        if 8 * was_bytes < BACKLOG_S * link.rate or told[-1].at_ms <= was_ms:
+        samples = self._told[broker]
+        was_bytes, was_ms = max((at.queues.get(link.neighbour, 0), at.at_ms) for at in samples)
+        if 8 * was_bytes < BACKLOG_S * link.rate or samples[-1].at_ms <= was_ms:
             return 0.0
-        return 8_000 * (was_bytes - link.queue) / (told[-1].at_ms - was_ms)
+        return 8_000 * (was_bytes - link.queue) / (samples[-1].at_ms - was_ms)

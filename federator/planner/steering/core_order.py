@@ -1,4 +1,4 @@
-"""An order of brokers as cores, in which each mesh's first member serves it best.
+"""An order of brokers as cores, such that each mesh's first member serves it best.
 
 The core of a filter is the first, in the order of priorities, of the brokers whose clients want it.
 Publications travel from their broker to the core, and from the core to every member, so a core
@@ -20,12 +20,12 @@ PASSES_MAX = 20
 
 
 def costs_of(far: Matrix, member: npt.NDArray[np.bool_], rates: Matrix) -> Matrix:
-    """What one mesh costs per second with each broker as its core, infinite for no members.
+    """The cost per second of one mesh with each broker as its core, infinite for non-members.
 
     Args:
-        far: From each broker to each, finite, shape (B, B).
-        member: Whose clients want its filter, shape (B,).
-        rates: Messages per second that each broker's clients publish to it, shape (B,).
+        far: The distance from each broker to each, finite, shape (B, B).
+        member: Whether the broker's clients want the filter, shape (B,).
+        rates: Messages per second that each broker's clients publish to the mesh, shape (B,).
     """
     reach = far.T @ rates + rates.sum() * (far @ member)
     return np.where(member, reach, np.inf)
@@ -42,10 +42,10 @@ def cost_of(costs: Matrix, order: Ints) -> float:
 def improved(
     costs: Matrix, start: Ints, *, count: int | None = None, watch: Watch = UNWATCHED
 ) -> Ints:
-    """``start``, with brokers inserted elsewhere for as long as any such move helps.
+    """``start``, with brokers moved within the order as long as any move helps.
 
     Args:
-        count: Of ``start`` so many may move, among themselves: the first. All by default.
+        count: Only the first ``count`` of ``start`` move, among themselves. All by default.
     """
     count = len(start) if count is None else count
     best, best_cost = start, cost_of(costs, start)

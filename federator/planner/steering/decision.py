@@ -1,16 +1,16 @@
 """What to move, and why: trees for the heavy flows of links that are too full, and no others.
 
-Like a bus company that reroutes a line only when a street has been jammed for a while, leaves it
-on its new route for some minutes, and returns it when the old street has long been free.
+Like a bus company that reroutes a line only when a street has been jammed for a while, leaves it on
+its new route for some minutes, and returns it when the old street has long been free.
 
 Nothing moves unless it relieves a link over the threshold or saves more than a margin. Rates are
-medians (``estimate``), a jam must last, a flow that moved stays for a while unless a link to be
-relieved is over 95 % beyond doubt and others cannot relieve it, and an answer that relieves nothing
-is not asked for again at once.
+medians (``estimate``), and a jam must last. A flow that moved stays for a while unless a link to be
+relieved is over 95 % beyond doubt and other flows cannot relieve it. A failed attempt is not
+repeated at once.
 
-Of a link whose capacity nobody knows it is not known whether it is too full, so it is never
-relieved. Where other capacities were told, it counts as endless; where they were learnt, as no
-wider than the narrowest of those, or than what it carries already.
+A link of unknown capacity is never relieved, for it may not be too full. Where other capacities are
+configured, its capacity counts as infinite; where they are learnt, as the least of those, or as its
+present load if that is more.
 
 Source: docs/steering.md.
 """
@@ -56,40 +56,40 @@ from federator.protocol.messages.steering import (
 from federator.protocol.types import BrokerId, Millis
 
 FRESH_MS: Final = Millis(10_000)
-"""An agent that told nothing for so long is not relied on."""
+"""The load of an agent that has reported nothing for so long is ignored."""
 
 FLOW_KEPT_MS: Final = Millis(30_000)
-"""A flow that is not told for so long is none."""
+"""A flow that is not reported for so long has ended."""
 
 FLOWS_OF_ONE_MAX: Final = 2 * FLOWS_MAX
-"""Flows of one origin: what it tells now, and what it told of late."""
+"""Flows of one origin: those it reports now, and those it reported lately."""
 
 RATE_MAX: Final = 1e15
-"""bit/s; more is nonsense."""
+"""bit/s; more is invalid."""
 
 SETTLE_MS: Final = Millis(10_000)
-"""After a move, measurements still tell of the time before it."""
+"""After a move, measurements still include the time before it."""
 
 RETRY_MS: Final = Millis(30_000)
-"""After an answer that helped nobody, unless a link gets fuller by ``WORSE``."""
+"""After an attempt that did not help, unless a link gets fuller by ``WORSE``."""
 
 WORSE: Final = 0.05
 WAITS_MAX: Final = 3
-"""Decisions put off in a row because rates change: a client that always changes its rate gains no
-more."""
+"""How often in a row changing rates may put off a decision: a client that always changes its rate
+gains no more."""
 
 GIVE_BACK_MS: Final = Millis(120_000)
-"""How long the ordinary way is good, with a margin, before a flow returns to it."""
+"""How long the ordinary way must be good, with a margin, before a flow returns to it."""
 
 GIVE_BACK_BELOW: Final = 0.1
-"""That margin: so far below the threshold links have to stay."""
+"""That margin: links must stay so far below the threshold."""
 
 EXPLAINED: Final = 0.95
-"""Of the flows on links too full, the heaviest that make this share of their load may move."""
+"""Of the flows on overfull links, the heaviest that make up this share of their load may move."""
 
 
 _Answer = tuple[list[FlowKey], Problem, Fit, dict[Ends, float]]
-"""Who may move, the question, where they go, and how full links are then."""
+"""The flows that may move, the problem, their new ways, and how full links are then."""
 
 
 @dataclass(slots=True)
@@ -101,11 +101,11 @@ class _Flow:
     planned: bool = False
     tree: Tree | None = None
     moved_ms: Millis | None = None
-    good_since_ms: Millis | None = None  # since when its ordinary way would be good
+    good_since_ms: Millis | None = None  # since when its ordinary way has been good
 
 
 class Decider:
-    """Hears loads, and decides when asked. One call at a time, from any thread."""
+    """Receives loads, and decides when asked. One call at a time, from any thread."""
 
     def __init__(self, manner: Manner | None = None, *, seed: int = 0) -> None:
         self.manner = manner or Manner()
@@ -114,37 +114,37 @@ class Decider:
         self._flows: dict[FlowKey, _Flow] = {}
         self._background: dict[Ends, Estimate] = {}
         self._backlogs = Backlogs()
-        self._draining = 0.0  # bit/s that leave queues and nobody publishes now
-        self._narrowest = inf  # capacity that was learnt
+        self._draining = 0.0  # bit/s that leave queues but are not published now
+        self._narrowest = inf  # the least learnt capacity
         self._jams = Jams(self.manner.threshold)
         self._tried: tuple[Millis, dict[Ends, float]] | None = None
         self._moved_ms: Millis | None = None
         self._network: Network | None = None
-        self._now: Present | None = None  # as decided on last
+        self._now: Present | None = None  # at the last decision
         self._waits = 0  # decisions put off in a row
-        self._new: set[BrokerId] = set()  # whose load no background was taken from yet
+        self._new: set[BrokerId] = set()  # brokers whose newest load is not yet in the background
         self._decided_ms: Millis | None = None
-        self._of_origin: Counter[BrokerId] = Counter()  # how many flows are known
+        self._of_origin: Counter[BrokerId] = Counter()  # how many flows each has
 
-    # -- what is heard ---------------------------------------------------------------------------
+    # -- input -----------------------------------------------------------------------------------
 
     def on_load(self, load: Load, *, now_ms: Millis) -> None:
-        """Take what the agent of a broker told, of which it is believed."""
+        """Take a believed load from the agent of a broker."""
         before = self._heard.get(load.broker)
         if before is not None and before[0].epoch == load.epoch and before[0].at_ms == load.at_ms:
-            return  # told already
+            return  # a copy
         self._heard[load.broker] = load, now_ms
         self._backlogs.take(load)
         self._new.add(load.broker)
-        told: set[FlowKey] = set()
-        for each in load.flows:
-            key = load.broker, each.filters
-            if key not in told and self._has_room(key):
-                told.add(key)
-                self._take(self._flows.setdefault(key, _Flow()), each, load.broker, now_ms)
+        keys: set[FlowKey] = set()
+        for flow_load in load.flows:
+            key = load.broker, flow_load.filters
+            if key not in keys and self._has_room(key):
+                keys.add(key)
+                self._take(self._flows.setdefault(key, _Flow()), flow_load, load.broker, now_ms)
 
     def _has_room(self, key: FlowKey) -> bool:
-        """Whether to know that flow; nobody takes the places of others by inventing flows."""
+        """Whether to accept a flow; new ones count towards the limit of their origin."""
         if key in self._flows:
             return True
         self._of_origin[key[0]] += 1
@@ -158,7 +158,7 @@ class Decider:
         flow.planned, flow.heard_ms = told.planned, now_ms
 
     def adopt(self, trees: Iterable[Tree], *, now_ms: Millis) -> None:
-        """Go on with the trees of whoever steered before."""
+        """Take over the trees of the steerer before us."""
         for tree in trees:
             key = tree.origin, tree.filters
             if self._has_room(key):
@@ -166,7 +166,7 @@ class Decider:
                 flow.tree, flow.moved_ms, flow.planned = tree, now_ms, True
 
     def follow(self, trees: Iterable[Tree], *, now_ms: Millis) -> None:
-        """Take it that flows have the ``trees`` of somebody else who steers, and no others."""
+        """Assume that flows have the ``trees`` of another steerer, and no others."""
         for flow in self._flows.values():
             flow.tree = None
         self.adopt(trees, now_ms=now_ms)
@@ -174,7 +174,7 @@ class Decider:
             flow.moved_ms = None
 
     def take_back(self, decision: Decision) -> None:
-        """Forget the moves of a decision that nobody obeys."""
+        """Forget the moves of a decision that is not published."""
         for move in decision.moves:
             flow = self._flows[move.origin, move.filters]
             flow.tree, flow.moved_ms, flow.planned = move.was, None, move.was is not None
@@ -182,25 +182,25 @@ class Decider:
 
     @property
     def trees(self) -> tuple[Tree, ...]:
-        """All that hold."""
+        """The trees in force."""
         return tuple(flow.tree for _, flow in sorted(self._flows.items()) if flow.tree is not None)
 
     def names(self) -> dict[BrokerId, str]:
-        """What operators call the brokers, as far as they are called."""
+        """Operators' names of brokers, where there are any."""
         return {broker: load.name for broker, (load, _) in self._heard.items() if load.name}
 
     @property
     def flows(self) -> int:
-        """How many are known."""
+        """How many flows are known."""
         return len(self._flows)
 
     # -- deciding --------------------------------------------------------------------------------
 
     def decide(self, *, now_ms: Millis, watch: Watch = UNWATCHED) -> Decision:
-        """What shall be from now on; solvers end when ``watch`` says so."""
+        """Decide what holds from now on; solvers end when ``watch`` says so."""
         away = self._decided_ms is not None and now_ms - self._decided_ms > FRESH_MS
         self._decided_ms = now_ms
-        if away:  # nobody is silent because we did not listen
+        if away:  # agents only seem silent because we did not receive
             return Decision(self.trees, why="we were away and listen first")
         self._forget(now_ms)
         loads = [load for load, _ in self._heard.values()]
@@ -235,26 +235,26 @@ class Decider:
         return Decision(self.trees, moves, before, now.shares(now.load), why, cost, self._cost(now))
 
     def on_decided(self, *, now_ms: Millis) -> None:
-        """The decision took until now: meanwhile nobody was silent."""
+        """The decision took until now: agents were not silent in this time."""
         self._decided_ms = now_ms
 
     def _forget(self, now_ms: Millis) -> None:
-        heard, flows = self._heard.items(), self._flows.items()
-        self._heard = {at: told for at, told in heard if now_ms - told[1] <= FRESH_MS}
+        loads, flows = self._heard.items(), self._flows.items()
+        self._heard = {at: entry for at, entry in loads if now_ms - entry[1] <= FRESH_MS}
         self._flows = {at: flow for at, flow in flows if now_ms - flow.heard_ms <= FLOW_KEPT_MS}
         self._of_origin = Counter(origin for origin, _ in self._flows)
 
     def _network_of(self, loads: list[Load]) -> Network:
-        """The same object while nothing changed, as it remembers ways."""
+        """Return the same object while nothing changed, for it caches ways."""
         network = network_of(loads)
         if self._network is not None and self._network.told == network.told:
             return self._network
         links = self._background.items()
-        self._background = {at: each for at, each in links if at in network.at}
+        self._background = {at: estimate for at, estimate in links if at in network.at}
         return network
 
     def _drop_broken(self, network: Network) -> list[Move]:
-        """Flows whose tree cannot be used any longer go the ordinary way."""
+        """Return flows whose tree can no longer be used to their ordinary way."""
         moves = []
         for (origin, filters), flow in sorted(self._flows.items()):
             if flow.tree is None:
@@ -268,7 +268,7 @@ class Decider:
     def _look(
         self, network: Network, capacity: FloatArray, now_ms: Millis, *, sampling: bool = True
     ) -> Present:
-        """Where flows go now and what links carry; what no flow explains is their background."""
+        """Where flows go now and what links carry; load without a flow is background."""
         settled = self._moved_ms is None or now_ms - self._moved_ms >= SETTLE_MS
         ways: dict[FlowKey, tuple[int, ...]] = {}
         load, variance, newest, changing = (np.zeros(len(network.links)) for _ in range(4))
@@ -286,13 +286,13 @@ class Decider:
             self._new.clear()
         for ends, estimate in self._background.items():
             if (link := network.at.get(ends)) is not None:
-                load[link] += max(0.0, estimate.value)  # less than none is noise, or lost
+                load[link] += max(0.0, estimate.value)  # a negative rest is noise or loss
                 variance[link] += estimate.error**2
         assumed = self._assumed(capacity, load)
         return Present(network, capacity, assumed, ways, load, np.sqrt(variance), changing)
 
     def _assumed(self, capacity: FloatArray, load: FloatArray) -> FloatArray:
-        """``capacity``, with a guess where nobody knows it and others were learnt."""
+        """``capacity``, with guesses for unknown ones if others were learnt."""
         guess = np.maximum(self._narrowest, load / ROOMY)
         return np.where(np.isfinite(capacity), capacity, guess)
 
@@ -305,26 +305,26 @@ class Decider:
 
     def _sample_background(self, network: Network, by_flows: FloatArray) -> None:
         for broker in sorted(self._new & self._heard.keys()):
-            for each in self._heard[broker][0].links:
-                ends = broker, each.neighbour
+            for link_load in self._heard[broker][0].links:
+                ends = broker, link_load.neighbour
                 if (link := network.at.get(ends)) is not None:
-                    rest = min(each.rate, RATE_MAX) - float(by_flows[link])
-                    known = self._background.setdefault(ends, Estimate())
-                    if rest > known.value:  # unless a backlog explains it
-                        rest = max(known.value, rest - self._draining)
-                    known.add(rest)
+                    rest = min(link_load.rate, RATE_MAX) - float(by_flows[link])
+                    estimate = self._background.setdefault(ends, Estimate())
+                    if rest > estimate.value:  # unless a backlog explains it
+                        rest = max(estimate.value, rest - self._draining)
+                    estimate.add(rest)
 
     def _told(self, network: Network, by_flows: FloatArray) -> FloatArray:
-        """What links carry as was told last: by whom they leave, and of the flows on them."""
+        """The newest load of links: the sending broker's report, or that of the flows on them."""
         newest = by_flows.copy()
         for load, _ in self._heard.values():
-            for each in load.links:
-                if (link := network.at.get((load.broker, each.neighbour))) is not None:
-                    newest[link] = max(newest[link], each.rate - self._draining)
+            for link_load in load.links:
+                if (link := network.at.get((load.broker, link_load.neighbour))) is not None:
+                    newest[link] = max(newest[link], link_load.rate - self._draining)
         return newest
 
     def measured(self) -> Problem | None:
-        """All flows that reach their destinations, where they go now; ``None``: there are none."""
+        """The problem of all flows that reach their destinations now; ``None`` without any."""
         now = self._now
         if now is None:
             return None
@@ -360,8 +360,8 @@ class Decider:
         answer = self._answer(now, jam, now_ms, watch)
         if isinstance(answer, str):
             return nothing(answer)
-        keys, problem, found, after = answer
-        moves = self._move(now, keys, found, before, now_ms)
+        keys, problem, fitted, after = answer
+        moves = self._move(now, keys, fitted, before, now_ms)
         self._moved_ms, self._tried = now_ms, None
         self._jams.forget(ends for ends, share in after.items() if share != before[ends])
         moved = self._look(now.network, now.capacity, now_ms, sampling=False)
@@ -374,15 +374,15 @@ class Decider:
             why,
             cost,
             self._cost(moved),
-            found,
+            fitted,
             problem,
         )
 
     def _answer(self, now: Present, jam: set[Ends], now_ms: Millis, watch: Watch) -> _Answer | str:
         """Which flows may move, and where to; or why none does.
 
-        What moved of late moves again only where a jammed link is over ``FILL_MAX``, and it helps
-        beyond what others can do.
+        A flow that moved lately moves again only if a jammed link is over ``FILL_MAX``, and if that
+        helps beyond what other flows can do.
         """
         pressed = now.surely_over(jam, FILL_MAX)
         answer: _Answer | None = None
@@ -393,18 +393,19 @@ class Decider:
                 continue
             problem = self._problem(now, keys, now.assumed)
             time = within(watch, 0.5) if pressed and not held_too else watch
-            found = fit(problem, threshold=self.manner.threshold, seed=self._seed, watch=time)
+            fitted = fit(problem, threshold=self.manner.threshold, seed=self._seed, watch=time)
             load = now.load.copy()
-            for wish, way in zip(problem.wishes, found.ways, strict=True):
+            for wish, way in zip(problem.wishes, fitted.ways, strict=True):
                 load[list(wish.way)] -= wish.rate
                 load[list(way)] += wish.rate
             after = now.shares(load)
             fuller = [load[link] / now.assumed[link] for link in np.flatnonzero(load > now.load)]
-            filled = max(fuller, default=0.0) > ROOMY and not pressed  # soon it would be the next
+            # a link so full would be the next jam
+            filled = max(fuller, default=0.0) > ROOMY and not pressed
             if filled or not better(shares, after, self.manner.threshold):
                 why = "no other way would relieve it"
                 continue
-            answer, shares = (keys, problem, found, after), after
+            answer, shares = (keys, problem, fitted, after), after
             if fullest(after) <= FILL_MAX:
                 break
         return answer or why
@@ -414,7 +415,7 @@ class Decider:
     ) -> list[FlowKey]:
         """The heaviest flows of the jammed links, and those that have trees; heaviest first.
 
-        What moved of late is left out, unless ``held_too``.
+        Flows that moved lately are left out, unless ``held_too``.
         """
         jammed = {now.network.at[ends] for ends in jam}
         heads = now.network.head[now.network.open].tolist()
@@ -478,7 +479,7 @@ class Decider:
     # -- giving back -----------------------------------------------------------------------------
 
     def _give_back(self, now: Present, shares: Mapping[Ends, float], now_ms: Millis) -> list[Move]:
-        """Let flows return to their ordinary ways, if these are good for long or save much."""
+        """Return flows to their ordinary ways, if these have long been good or save much."""
         manner, load = self.manner, now.load.copy()
         cost = max(self._cost(now), 1e-9)
         moves = []
@@ -518,7 +519,7 @@ class Decider:
 def _may_move(
     key: FlowKey, flow: _Flow, network: Network, way: tuple[int, ...], relied_on: set[BrokerId]
 ) -> bool:
-    """Whether a tree could carry the flow, whose way leads over open links now."""
+    """Whether a tree could carry the flow, and its present way uses open links only."""
     return (
         flow.rate.value > 0
         and 0 < len(flow.destinations) < BROKERS_MAX

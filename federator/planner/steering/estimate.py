@@ -1,10 +1,10 @@
-"""A rate from noisy samples: steady under noise, deaf to a burst, quick after a lasting change.
+"""A rate from noisy samples: steady under noise and bursts, quick after a lasting change.
 
-Like a doctor who goes by the median of many readings, and starts a new page when the last few agree
-among themselves and not with the page: the median of the last ``SAMPLES_MAX`` samples, or of the
-last ``RECENT`` alone once these differ from the ones before by more than chance explains, and for
-as many samples more: a rate that is told as a mean of ten seconds changes over ten seconds, and the
-page began in their midst.
+Like a doctor who uses the median of many readings, and starts a new page when the last few agree
+with each other but not with the page. The value is the median of the last ``SAMPLES_MAX`` samples.
+Once the last ``RECENT`` differ from those before by more than chance explains, only they count, and
+for as many samples more each new one replaces the oldest: a reported rate is a mean of ten seconds,
+so it changes over ten seconds, and the new page began in their midst.
 
 A median of n samples of a normal distribution has the standard error 1.25 sigma / sqrt(n).
 """
@@ -15,60 +15,60 @@ from statistics import median
 from typing import Final
 
 RECENT: Final = 7
-"""Samples that tell of a change: 14 s at one each two seconds. Most of them must be new ones."""
+"""Samples that show a change: 14 s at one each two seconds. Most of them must be new ones."""
 
 SAMPLES_MAX: Final = 30
 CHANGE_SIGMAS: Final = 3.5
 CHANGE_MIN: Final = 0.1
-"""A change below this share of the rate is none."""
+"""A change below this share of the rate is ignored."""
 
 _MEDIAN_ERROR: Final = 1.2533
 _SIGMA_PER_DEVIATION: Final = 1.4826
 
 
 class Estimate:
-    """A rate that was told now and then.
+    """A rate from samples.
 
     Attributes:
         value: In the unit of the samples.
         error: The standard error of ``value``.
-        samples: How many it rests on.
+        samples: How many samples it uses.
     """
 
     def __init__(self) -> None:
         self.value = self.error = 0.0
         self._told: deque[tuple[float, float]] = deque(maxlen=SAMPLES_MAX)
-        self._settling = 0  # so many more samples may belong to the change itself
+        self._settling = 0  # how many more samples may belong to the change itself
 
     @property
     def samples(self) -> int:
-        """How many samples the value rests on."""
+        """How many samples the value uses."""
         return len(self._told)
 
     @property
     def changing(self) -> bool:
-        """Whether samples may still tell of a change, and not of what is after it."""
+        """Whether samples may still be from the change, not from after it."""
         return self._settling > 0
 
     def add(self, rate: float, error: float = 0.0) -> None:
-        """Take a sample and its standard error, as who told it judged."""
+        """Take a sample and its standard error, as the agent estimated it."""
         self._told.append((rate, error))
-        if self._settling:  # what was told while it changed makes room
+        if self._settling:  # drop samples from the change itself
             self._settling -= 1
             self._told.popleft()
         elif len(self._told) >= 2 * RECENT and self._changed():
             self._told = deque(list(self._told)[-RECENT:], maxlen=SAMPLES_MAX)
             self._settling = RECENT
-        rates = [each for each, _ in self._told]
+        rates = [number for number, _ in self._told]
         self.value = median(rates)
-        spread = max(_spread(rates), median(each for _, each in self._told))
+        spread = max(_spread(rates), median(number for _, number in self._told))
         self.error = _MEDIAN_ERROR * spread / sqrt(len(rates))
 
     def _changed(self) -> bool:
-        told = list(self._told)
-        before = [rate for rate, _ in told[:-RECENT]]
-        recent = [rate for rate, _ in told[-RECENT:]]
-        spread = max(_spread(before), median(error for _, error in told))
+        samples = list(self._told)
+        before = [rate for rate, _ in samples[:-RECENT]]
+        recent = [rate for rate, _ in samples[-RECENT:]]
+        spread = max(_spread(before), median(error for _, error in samples))
         chance = _MEDIAN_ERROR * spread * sqrt(1 / RECENT + 1 / len(before))
         change = abs(median(recent) - median(before))
         least = CHANGE_MIN * max(abs(median(recent)), abs(median(before)))
@@ -76,6 +76,6 @@ class Estimate:
 
 
 def _spread(rates: list[float]) -> float:
-    """The standard deviation, as the median of deviations tells it."""
+    """The standard deviation, estimated from the median deviation."""
     middle = median(rates)
     return _SIGMA_PER_DEVIATION * median(abs(rate - middle) for rate in rates)

@@ -1,7 +1,7 @@
-"""The instance that a steerer measured, as the file that ``federator plan`` reads.
+"""The instance that a steerer measured, as a file for ``federator plan``.
 
-Flows are topics, with rates in kbit/s; a link's capacity is what it has for them where it is to be
-``FILL_MAX`` full at most, without its background.
+Flows are topics, with rates in kbit/s. A link's capacity is its room for them, without its
+background, if it may be ``FILL_MAX`` full.
 
 Source: docs/steering.md, "What was measured, as an instance".
 """
@@ -22,7 +22,7 @@ KBIT: Final = 1e-3
 """From bit/s."""
 
 CAPACITY_MIN: Final = 1e-6
-"""kbit/s that a link without room has: a file wants some."""
+"""The capacity, in kbit/s, of a link without room: a file requires more than 0."""
 
 NAME_CHARS_MAX: Final = 200
 
@@ -32,8 +32,8 @@ class Measured:
     """An instance, and the ways that its flows take.
 
     Attributes:
-        path_cost: Of those ways, as ``plan solve`` counts.
-        overloaded: Links that are fuller than ``FILL_MAX``.
+        path_cost: The cost of those ways, as ``plan solve`` counts.
+        overloaded: How many links are fuller than ``FILL_MAX``.
     """
 
     instance: Instance
@@ -46,7 +46,7 @@ class Measured:
 
 
 def measured(problem: Problem, names: Mapping[BrokerId, str]) -> Measured:
-    """``problem``, with all that goes by itself and by trees, under the ``names`` of brokers."""
+    """``problem``, with flows on ordinary ways and on trees, and brokers named by ``names``."""
     bare = problem.instance(FILL_MAX, unit=KBIT)
     brokers = problem.network.brokers
     once = len({names.get(id, str(id)) for id in brokers}) == len(brokers)

@@ -1,8 +1,8 @@
-"""Trees for the flows that weigh, so that links are not too full, at the least cost of paths.
+"""Trees for heavy flows, so that links are not too full, at the least cost of paths.
 
 A problem for the solvers of ``plan solve``: flows are topics, links are arcs with a capacity each,
-and what is not to move is taken off the capacities. What fits at ``FILL_MAX`` is wanted first; then
-emptier links, if that costs hardly more. Who finds no place at all goes where it hurts least.
+reduced by what may not move. First we look for a fit at ``FILL_MAX``; then for emptier links, if
+that costs hardly more. Flows that do not fit are placed where they overload links least.
 """
 
 from collections.abc import Iterable
@@ -33,29 +33,29 @@ FILL_MAX: Final = 0.95
 """How full a link may be."""
 
 BELOW_THRESHOLD: Final = 0.05
-"""So far below the threshold links are best: at it, noise would move something again."""
+"""Links are best so far below the threshold: at it, noise would move something again."""
 
 ROOMY: Final = 0.9
-"""The next best, whatever it costs: rates are known to some per cent, and of links that are just
-as full as they may be noise makes some that are too full."""
+"""The next best, whatever it costs: rates are known to some per cent, and noise would overfill some
+of the links that are just full."""
 
 DEARER_MAX: Final = 0.03
-"""What links below the threshold may cost more, as a share."""
+"""The extra cost allowed for links below the threshold, as a share."""
 
 EXACT_CELLS_MAX: Final = 3_000
-"""Requests times arcs up to which the exact method is quick."""
+"""The exact method is quick up to this product of requests and arcs."""
 
 TIGHT_SHARE: Final = 0.7
-"""Of the time, what the first question may take."""
+"""The share of time for the first problem."""
 
 RATE_UNIT: Final = 100.0
-"""The greatest rate in an instance: tolerances of solvers are absolute."""
+"""The greatest rate in an instance: solvers' tolerances are absolute."""
 
 GUESSED_PRICE: Final = 0.5
-"""What it costs to fill a link too much of which that is a guess, beside one that is known."""
+"""The price of overfilling a link of guessed capacity, relative to one of known capacity."""
 
 OVERLOAD_PRICE: Final = 1e3
-"""What a link that is too full by its whole capacity costs, in the dearest arcs."""
+"""The price of overfilling a link by its whole capacity, in units of the dearest arc."""
 
 _DEARER_THAN_ANY: Final = 1e15
 
@@ -67,7 +67,7 @@ class Wish:
     origin: BrokerId
     destinations: tuple[BrokerId, ...]
     rate: float  # bit/s
-    way: tuple[int, ...]  # where it goes now, over open links
+    way: tuple[int, ...]  # its present way, over open links
     filters: tuple[str, ...] = ()
 
 
@@ -77,9 +77,9 @@ class Fit:
 
     ways: tuple[tuple[int, ...], ...]  # of each wish, in the order given
     method: str
-    cost: float  # of paths, as ``plan solve`` counts; infinite when links are too full
-    lower_bound: float  # proven, of links ``FILL_MAX`` full; minus infinity if nothing is
-    left_out: int  # wishes that found no place where links are ``FILL_MAX`` full at most
+    cost: float  # of paths, as ``plan solve`` counts; infinite if links are too full
+    lower_bound: float  # proven, for links ``FILL_MAX`` full; minus infinity if nothing is
+    left_out: int  # wishes that do not fit if links are ``FILL_MAX`` full at most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,8 +87,8 @@ class Problem:
     """What to fit.
 
     Attributes:
-        room: What each link has for the wishes at a fill of 1, bit/s; infinite: unbounded.
-        capacity: Of each link, likewise.
+        room: The room of each link for the wishes at a fill of 1, bit/s; infinite: unbounded.
+        capacity: The capacity of each link, in the same unit.
         guessed: Links whose capacity is a guess; ``None``: none.
     """
 
@@ -99,11 +99,11 @@ class Problem:
     guessed: BoolArray | None = None
 
     def arcs_of(self, way: Iterable[int]) -> IntArray:
-        """The arcs of its instances that ``way`` leads over, ascending."""
+        """The arcs of our instances on ``way``, ascending."""
         return np.searchsorted(np.flatnonzero(self.network.open), sorted(way))
 
     def instance(self, fill: float, *, unit: float | None = None) -> Instance:
-        """As the solvers take it, with links ``fill`` full at most; bit/s times ``unit``."""
+        """The instance for the solvers, with links ``fill`` full at most; bit/s times ``unit``."""
         network, wishes = self.network, self.wishes
         arcs = np.flatnonzero(network.open)
         unit = RATE_UNIT / max(wish.rate for wish in wishes) if unit is None else unit
@@ -138,7 +138,7 @@ class Problem:
 
 
 def fit(problem: Problem, *, threshold: float, seed: int, watch: Watch) -> Fit:
-    """Ways for all wishes; where it costs hardly more, links stay below ``threshold``."""
+    """Ways for all wishes; links stay below ``threshold`` if that costs hardly more."""
     empty = threshold - BELOW_THRESHOLD
     tight = _solved(problem.instance(FILL_MAX), seed, within(watch, TIGHT_SHARE))
     chosen, fill = tight, FILL_MAX
@@ -150,7 +150,7 @@ def fit(problem: Problem, *, threshold: float, seed: int, watch: Watch) -> Fit:
         if not roomy.unmet and (each == ROOMY or roomy.cost <= (1 + DEARER_MAX) * tight.cost):
             chosen, fill = roomy, each
             break
-    # Whoever finds no place is put somewhere all the same, so no way may cost more than none.
+    # Flows that do not fit are placed all the same, so no way may cost more than the penalty.
     instance = replace(problem.instance(fill), unmet_penalty=_DEARER_THAN_ANY)
     bench = Workbench(instance)
     bench.load(chosen.routing, np.zeros(instance.topics))
@@ -163,23 +163,23 @@ def fit(problem: Problem, *, threshold: float, seed: int, watch: Watch) -> Fit:
 
 
 def _solved(instance: Instance, seed: int, watch: Watch) -> Outcome:
-    """The best that a quick method finds, and a better one in the time there is."""
+    """The best result of a quick method, and of better ones in the time left."""
     greedy = SOLVERS[Method.GREEDY](instance, seed=seed, watch=watch)
     small = instance.requests * instance.arcs <= EXACT_CELLS_MAX
     best = greedy
     for method in (Method.EXACT, Method.LAGRANGIAN) if small else (Method.LAGRANGIAN,):
         if watch.over():
             break
-        found = SOLVERS[method](instance, seed=seed, watch=watch)
-        if (found.unmet, found.cost) <= (best.unmet, best.cost):
-            best = found
-        if found.proven:
+        candidate = SOLVERS[method](instance, seed=seed, watch=watch)
+        if (candidate.unmet, candidate.cost) <= (best.unmet, best.cost):
+            best = candidate
+        if candidate.proven:
             break
     return best
 
 
 def within(watch: Watch, share: float) -> Watch:
-    """``watch``, for that share of the time that is left."""
+    """``watch``, limited to that share of the remaining time."""
     if watch.time_limit_s == inf:
         return watch
     return replace(watch, started_s=watch.seconds(), time_limit_s=watch.left_s() * share)
@@ -188,7 +188,7 @@ def within(watch: Watch, share: float) -> Watch:
 def _place_the_rest(
     problem: Problem, instance: Instance, bench: Workbench, outcome: Outcome
 ) -> int:
-    """Put whole flows of which somebody is left out where links become the least too full."""
+    """Place flows with unmet destinations, as a whole, where they overload links least."""
     met = outcome.account.met
     lacking = [k for k in range(instance.topics) if not met[instance.requests_of(k)].all()]
     dearest = OVERLOAD_PRICE * max(float(instance.cost.max(initial=0.0)), 1.0)
@@ -205,7 +205,7 @@ def _place_the_rest(
 
 
 def _leave_what_can_stay(problem: Problem, instance: Instance, bench: Workbench) -> None:
-    """Let flows, the lightest first, keep the way they have where that fits."""
+    """Let flows, the lightest first, keep their present way if it fits."""
     for topic in reversed(range(instance.topics)):
         way = problem.arcs_of(problem.wishes[topic].way)
         if np.array_equal(way, np.sort(bench.arcs[topic])):

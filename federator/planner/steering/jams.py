@@ -1,6 +1,6 @@
 """What links carry at one moment, and which of them have been too full for long: jams.
 
-Like traffic news, which tell of a jam when several reports agree, not of each car that brakes.
+Like traffic news, which report a jam when several messages agree, not each car that brakes.
 """
 
 from collections import deque
@@ -18,23 +18,20 @@ FlowKey = tuple[BrokerId, tuple[str, ...]]
 """A flow: its origin and its filters."""
 
 SAMPLES: Final = 8
-"""So many in a row must have told of a link over the threshold before anything moves. Agents tell
-rates of the last ten seconds: a burst of two is in six samples at most, and what noise adds must
-not make it a jam. After so many the rates of a lasting shift are known, too.
-"""
+"""So many samples in a row must show a link over the threshold before anything moves. Agents report
+rates of the last ten seconds: a burst of two is in six samples at most, and noise must not make a
+jam of it. After so many samples the rates of a lasting shift are known, too."""
 
 DOUBT: Final = 2.0
-"""Standard errors by which a link has to be over a limit to count as over it."""
+"""A link counts as over a limit if it is by so many standard errors."""
 
 SURE: Final = 4.5
-"""The same where a move would break a promise: told rates are means of ten seconds, told every two,
-so five of them say as much as one, and standard errors are 2.2 times what they seem to be.
-"""
+"""The same for moves that break the hold time: reported rates are means of ten seconds, reported
+every two, so five of them are worth one, and real standard errors are 2.2 times as large."""
 
 UNKNOWN: Final = 0.05
-"""A load that chance may make so much more or less, as a share of the link, is not known yet while
-rates change: what is told is the mean of some seconds, and moves by it would have to be mended.
-"""
+"""While rates change, a load with a doubt above this share of the link is unknown: reported means
+lag, and moves based on them would have to be corrected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,39 +39,39 @@ class Present:
     """The federation at one moment: flows with their ways, and what links carry, in bit/s."""
 
     network: Network
-    capacity: FloatArray  # infinite where nobody knows
-    assumed: FloatArray  # the same, but for guesses
+    capacity: FloatArray  # infinite if unknown
+    assumed: FloatArray  # the same, with guesses
     ways: Mapping[FlowKey, tuple[int, ...]]
     load: FloatArray
     error: FloatArray  # standard error of ``load``
-    changing: FloatArray  # of ``load``, what flows make whose rate has just become another
+    changing: FloatArray  # the part of ``load`` of flows whose rate has just changed
 
     def shares(self, load: FloatArray) -> dict[Ends, float]:
         """Load over capacity, where that is known."""
-        known = np.flatnonzero(np.isfinite(self.capacity))
-        return {self.network.links[k]: float(load[k] / self.capacity[k]) for k in known.tolist()}
+        links = np.flatnonzero(np.isfinite(self.capacity))
+        return {self.network.links[k]: float(load[k] / self.capacity[k]) for k in links.tolist()}
 
     def surely_over(self, links: Iterable[Ends], limit: float) -> bool:
-        """Whether one of ``links`` is fuller than that share of its capacity, beyond doubt."""
+        """Whether one of ``links`` is fuller than ``limit``, beyond doubt."""
         sure = self.shares(self.load - SURE * self.error)
         return any(sure.get(ends, 0.0) > limit for ends in links)
 
     def doubtful(self, links: Iterable[Ends]) -> list[Ends]:
-        """Those of ``links`` whose load is not known well yet, as rates there have changed."""
+        """Those of ``links`` whose load is uncertain because rates there have changed."""
         doubt = DOUBT * self.error > UNKNOWN * self.capacity
         unknown = doubt & (self.changing > 0)
         return [ends for ends in links if unknown[self.network.at[ends]]]
 
 
 class Jams:
-    """Remembers of which links the last samples told that they are over ``threshold``."""
+    """Remembers which links the last samples showed over ``threshold``."""
 
     def __init__(self, threshold: float) -> None:
         self._threshold = threshold
         self._was_over: dict[Ends, deque[bool]] = {}
 
     def sample(self, network: Network, capacity: FloatArray, load: FloatArray) -> None:
-        """Note what was told last, ``load`` bit/s of each link; other links are forgotten."""
+        """Note the newest ``load`` of each link, in bit/s; other links are forgotten."""
         over = load > self._threshold * capacity
         before, self._was_over = self._was_over, {}
         for link in np.flatnonzero(np.isfinite(capacity)).tolist():
@@ -89,6 +86,6 @@ class Jams:
         return {ends for ends in over if sum(self._was_over.get(ends, ())) == SAMPLES}
 
     def forget(self, links: Iterable[Ends]) -> None:
-        """Begin again with these, where something moved."""
+        """Start again with these links, where flows moved."""
         for ends in links:
             self._was_over.pop(ends, None)

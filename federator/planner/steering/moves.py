@@ -1,4 +1,4 @@
-"""What a steerer decides, and the words for it."""
+"""A steerer's decisions, and their texts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from federator.protocol.messages.steering import Tree, parents_of
 from federator.protocol.types import BrokerId, Millis
 
 RELIEVED: Final = 0.9
-"""Of what links are too full, as much may be left after moves that are worth it."""
+"""Moves are worth it if at most this share of the overfill remains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Manner:
 
     Attributes:
         threshold: A link fuller than this share of its capacity is to be relieved.
-        margin: What a move must save of the whole cost, where no link is to be relieved.
+        margin: The share of the whole cost that a move must save if no link is to be relieved.
         hold_ms: How long a flow stays where it was moved.
         candidates_max: Flows that one decision may move.
     """
@@ -44,16 +44,16 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be from now on.
+    """What holds from now on.
 
     Attributes:
-        trees: All that hold.
+        trees: The trees in force.
         moves: What changed.
-        before: The load of each link of known capacity, as a share of it,
-        promised: and what it will be.
-        why: In words, why something moves or nothing does.
-        cost: Rates times the costs of their links,
-        cost_promised: and what it will be.
+        before: The load of each link of known capacity, as a share of it.
+        promised: The same after the moves.
+        why: A text: why something moves or nothing does.
+        cost: Rates times the costs of their links.
+        cost_promised: The same after the moves.
     """
 
     trees: tuple[Tree, ...]
@@ -84,7 +84,7 @@ def broken(tree: Tree, destinations: tuple[BrokerId, ...], network: Network) -> 
 
 
 def better(before: Mapping[Ends, float], after: Mapping[Ends, float], threshold: float) -> bool:
-    """Whether links too full are less so, and by enough to move somebody."""
+    """Whether links are less overfull, and by enough to be worth moves."""
     for limit in (FILL_MAX, threshold):
         was = sum(max(0.0, share - limit) for share in before.values())
         is_ = sum(max(0.0, share - limit) for share in after.values())
@@ -101,7 +101,7 @@ def fullest(shares: Mapping[Ends, float]) -> float:
 
 
 def named(links: Iterable[Ends], shares: Mapping[Ends, float], most: int = 3) -> str:
-    """Links for people, the fullest first."""
+    """Format links for people, the fullest first."""
     ranked = sorted(links, key=lambda ends: (-shares.get(ends, 0.0), ends))
     texts = [f"{a} to {b}" + _percent(shares.get((a, b))) for a, b in ranked[:most]]
     more = f" and {len(ranked) - most} more" if len(ranked) > most else ""

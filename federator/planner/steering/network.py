@@ -1,6 +1,6 @@
-"""The brokers and links that agents told of, and the way that a flow takes by itself.
+"""The brokers and links that agents report, and the ordinary way of a flow.
 
-The ordinary way is that of docs/protocol.md 14.3: each broker sends on to the neighbour with the
+The ordinary way is that of docs/protocol.md 14.3: each broker forwards to the neighbour with the
 least cost to the destination, of several to the one with the smallest id. So the ways from one
 origin are a tree.
 """
@@ -18,14 +18,14 @@ from federator.protocol.messages.steering import Load
 from federator.protocol.types import BrokerId
 
 Ends = tuple[BrokerId, BrokerId]
-"""A directed link: who sends, and to whom."""
+"""A directed link: the sender and the receiver."""
 
 _CLOSE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What is known of one direction of a link."""
+    """One direction of a link."""
 
     cost: float
     open: bool  # whether a tree may use it
@@ -51,16 +51,16 @@ class Network:
         self._next: dict[BrokerId, list[int]] = {}
         self._ways: dict[tuple[BrokerId, tuple[BrokerId, ...]], tuple[int, ...]] = {}
         size = len(self.brokers)
-        # Backwards, so that one call of Dijkstra tells of all who send to a destination.
+        # Reversed, so that one call of Dijkstra covers all senders to a destination.
         self._back = csr_matrix((self.cost, (self.head, self.tail)), shape=(size, size))
 
     def way(self, origin: BrokerId, destinations: tuple[BrokerId, ...]) -> tuple[int, ...]:
-        """The links that a flow takes by itself, ascending; without what cannot be reached."""
+        """The links of a flow's ordinary way, ascending; unreachable destinations are left out."""
         key = origin, destinations
         if key not in self._ways:
             used: set[int] = set()
-            for each in destinations:
-                used.update(self._path(origin, each))
+            for destination in destinations:
+                used.update(self._path(origin, destination))
             self._ways[key] = tuple(sorted(used))
         return self._ways[key]
 
@@ -81,48 +81,48 @@ class Network:
         return path
 
     def _onward(self, destination: BrokerId) -> list[int]:
-        """The link by which each broker sends on to ``destination``; -1 where none leads there."""
+        """The link on which each broker forwards to ``destination``; -1 if there is none."""
         if destination not in self._next:
             far: FloatArray = dijkstra(self._back, indices=self.node[destination])
             onward = np.full(len(self.brokers), -1, dtype=np.intp)
             with np.errstate(invalid="ignore"):
                 best = np.abs(self.cost + far[self.head] - far[self.tail]) <= _CLOSE
             good = np.flatnonzero(best & np.isfinite(far[self.tail]))[::-1]
-            onward[self.tail[good]] = good  # backwards, so the first one stays
+            onward[self.tail[good]] = good  # in reverse, so the first one wins
             self._next[destination] = onward.tolist()
         return self._next[destination]
 
 
 def network_of(loads: Iterable[Load]) -> Network:
-    """What those agents told. Trees use only links between two of them that no rule closes.
+    """The network that agents report. Trees use only links between two of them that no rule closes.
 
-    An agent that told nothing may still pass on what goes the ordinary way; its links are taken
-    to be as those towards it.
+    A broker whose agent reports nothing may still forward on ordinary ways; we assume that its
+    links are like those towards it.
     """
     links: dict[Ends, Link] = {}
-    told = {load.broker: load for load in loads}
-    for load in told.values():
-        for each in load.links:
-            if each.neighbour == load.broker:
+    by_broker = {load.broker: load for load in loads}
+    for load in by_broker.values():
+        for link in load.links:
+            if link.neighbour == load.broker:
                 continue
-            ends = load.broker, each.neighbour
-            links[ends] = Link(float(each.cost), each.open and each.neighbour in told)
-            if each.neighbour not in told:
-                links.setdefault((each.neighbour, load.broker), Link(float(each.cost), False))
+            ends = load.broker, link.neighbour
+            links[ends] = Link(float(link.cost), link.open and link.neighbour in by_broker)
+            if link.neighbour not in by_broker:
+                links.setdefault((link.neighbour, load.broker), Link(float(link.cost), False))
     return Network(links)
 
 
 def capacities_of(loads: Iterable[Load], network: Network) -> FloatArray:
-    """The capacity of each link in bit/s; infinite where nobody knows it, shape (A,)."""
+    """The capacity of each link in bit/s; infinite if unknown, shape (A,)."""
     capacity = np.full(len(network.links), inf)
     for load in loads:
-        for each in load.links:
-            if each.capacity and (load.broker, each.neighbour) in network.at:
-                capacity[network.at[load.broker, each.neighbour]] = each.capacity
+        for link in load.links:
+            if link.capacity and (load.broker, link.neighbour) in network.at:
+                capacity[network.at[load.broker, link.neighbour]] = link.capacity
     return capacity
 
 
 def narrowest_learnt(loads: Iterable[Load]) -> float:
-    """The least capacity that an agent learnt, bit/s; infinite where none was."""
+    """The least learnt capacity, bit/s; infinite without any."""
     learnt = [each.capacity for load in loads for each in load.links if each.learnt]
     return min((each for each in learnt if each), default=inf)

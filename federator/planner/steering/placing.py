@@ -1,14 +1,14 @@
-"""Which broker is preferred as a core, from what agents tell of their meshes; see ``placement``.
+"""Which broker is preferred as a core, from agents' reports of their meshes; see ``placement``.
 
 A mesh's core is the first, in the order of priorities, of the brokers whose clients want its
 filter. Publications travel to it and from it to every member, so it costs messages times the costs
-of the links between. One order serves all meshes. It changes only where that saves more than a
-margin, and not again for a while; it returns to that of the configurations when that would have
-been as good for two minutes.
+of the links between. One order serves all meshes. It changes only if that saves more than a margin,
+and not again for a while; it returns to the configured one when that would have been as good for
+two minutes.
 
-A rate is a median (``estimate``), of zero until the flow is told. A lasting one counts after 14 s;
-a burst of two seconds, which ten seconds' rates show in six samples at most, never. Who wants a
-filter counts when it was told as often.
+A rate is a median (``estimate``), of zeros before the flow is reported. A lasting one counts after
+14 s; a burst of two seconds, which is in six samples of ten seconds' rates at most, never does. A
+broker's interest in a filter counts after as many reports.
 
 Source: docs/steering.md, "Cores"; docs/placement.md 5.
 """
@@ -36,22 +36,22 @@ from federator.protocol.messages.steering import MESHES_MAX, Load, MeshFlow
 from federator.protocol.types import BrokerId, Millis
 
 RATE_MAX: Final = 1e9
-"""Publications per second; more is nonsense."""
+"""Publications per second; more is invalid."""
 
 SAVED_MIN: Final = 1.0
-"""Messages times costs per second; for less no core moves."""
+"""Messages times costs per second; no core moves to save less."""
 
 KEPT_MS: Final = Millis(60_000)
-"""While an agent is silent no core moves; after so long it is counted out."""
+"""While an agent is silent no core moves; after so long it is left out."""
 
 ASKED_CHARS_MAX: Final = 32_768
-"""In the filters asked about: filters may be 65,535 bytes long each."""
+"""Total length of the filters asked about: one filter may have 65,535 bytes."""
 
 ASKED_WEIGHT: Final = 2.0
-"""A filter that is asked about already is preferred to others of up to so many times its rate."""
+"""A filter already asked about is preferred to others of up to so many times its rate."""
 
 Order = Mapping[BrokerId, int]
-"""Priorities of brokers, all below 0; the others have their own."""
+"""Priorities of brokers, all below 0; the others keep their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +66,16 @@ class CoreMove:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """What is to be from now on.
+    """What holds from now on.
 
     Attributes:
         priorities: Of brokers as cores.
         asked: The filters to ask agents about.
         moves: Meshes whose core changes, heaviest first.
-        changed: Whether ``priorities`` are others than before.
-        why: In words, why something moves or nothing does.
-        cost: Messages times costs of links per second,
-        cost_promised: and what it will be.
+        changed: Whether ``priorities`` changed.
+        why: A text: why something moves or nothing does.
+        cost: Messages times costs of links per second.
+        cost_promised: The same after the moves.
         meshes: How many are known well enough.
     """
 
@@ -91,7 +91,7 @@ class Placing:
 
 @dataclass(slots=True)
 class _Wish:
-    """Whether a broker's clients want a filter: as told ``RECENT`` times in a row."""
+    """Whether a broker's clients want a filter; changes after ``RECENT`` reports in a row."""
 
     wanted: bool
     against: int = 0
@@ -107,13 +107,13 @@ class _Told:
     load: Load
     came_ms: Millis
     newest: dict[str, float] = field(default_factory=dict)  # publications per second, by filter
-    rates: dict[str, Estimate] = field(default_factory=dict)  # of those asked about
+    rates: dict[str, Estimate] = field(default_factory=dict)  # of filters asked about
     wishes: dict[str, _Wish] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Problem:
-    """B brokers that tell of meshes, G meshes that somebody publishes to and somebody wants."""
+    """B brokers that report meshes, G meshes with a publisher and a member."""
 
     ids: tuple[BrokerId, ...]
     filters: tuple[str, ...]
@@ -122,60 +122,60 @@ class _Problem:
 
 
 class CorePlacer:
-    """Hears loads, and decides when asked. One call at a time, from any thread."""
+    """Receives loads, and decides when asked. One call at a time, from any thread."""
 
     def __init__(self, manner: Manner | None = None) -> None:
         self.manner = manner or Manner()
         self.priorities: Order = {}
         self._told: dict[BrokerId, _Told] = {}
-        self._asked: dict[str, int] = {}  # in which plan first
+        self._asked: dict[str, int] = {}  # the first plan with each
         self._moved_ms: Millis | None = None
         self._before: tuple[Order, Millis | None] = {}, None
         self._tried: tuple[Millis, float] | None = None
-        self._good_since_ms: Millis | None = None  # since when all could be as configured
+        self._good_since_ms: Millis | None = None  # since when the configured order has been good
 
     def adopt(self, priorities: Order, *, now_ms: Millis) -> None:
-        """Go on with the priorities of whoever steered before."""
+        """Take over the priorities of the steerer before us."""
         self.priorities = dict(priorities)
         if priorities:
             self._moved_ms = now_ms
 
     def ask(self, filters: Iterable[str], *, number: int) -> None:
-        """Plans ask about exactly these from that ``number`` on."""
-        self._asked = {each: self._asked.get(each, number) for each in filters}
-        for told in self._told.values():
-            told.wishes = {f: wish for f, wish in told.wishes.items() if f in self._asked}
-            told.rates = {f: rate for f, rate in told.rates.items() if f in self._asked}
+        """Note that plans from ``number`` on ask about exactly these filters."""
+        self._asked = {filter_: self._asked.get(filter_, number) for filter_ in filters}
+        for state in self._told.values():
+            state.wishes = {f: wish for f, wish in state.wishes.items() if f in self._asked}
+            state.rates = {f: rate for f, rate in state.rates.items() if f in self._asked}
 
     def take_back(self) -> None:
-        """Forget what was decided last: nobody obeys."""
+        """Forget the last decision: it is not published."""
         self.priorities, self._moved_ms = self._before
 
     def on_load(self, load: Load, *, now_ms: Millis, is_ours: bool = True) -> None:
-        """Take what an agent told, of which it is believed. ``is_ours``: it answers our plan."""
+        """Take a believed load. ``is_ours``: it answers our plan."""
         if load.meshes is None or not is_ours:
             return
-        told = self._told.get(load.broker)
-        if told is None:
-            told = self._told[load.broker] = _Told(load, now_ms)
-        elif (told.load.epoch, told.load.at_ms) == (load.epoch, load.at_ms):
-            return  # told already
-        told.load, told.came_ms = load, now_ms
-        told.newest = _by_filter(load.meshes.flows)
-        for each in self._asked:
-            _take_rate(told, each)
-        wanted = frozenset(load.meshes.wanted)
-        for each, since in self._asked.items():
+        state = self._told.get(load.broker)
+        if state is None:
+            state = self._told[load.broker] = _Told(load, now_ms)
+        elif (state.load.epoch, state.load.at_ms) == (load.epoch, load.at_ms):
+            return  # a copy
+        state.load, state.came_ms = load, now_ms
+        state.newest = _by_filter(load.meshes.flows)
+        for filter_ in self._asked:
+            _take_rate(state, filter_)
+        filters = frozenset(load.meshes.wanted)
+        for filter_, since in self._asked.items():
             if load.number >= since:
-                told.wishes.setdefault(each, _Wish(each in wanted)).add(each in wanted)
+                state.wishes.setdefault(filter_, _Wish(filter_ in filters)).add(filter_ in filters)
 
     def decide(self, *, now_ms: Millis, watch: Watch = UNWATCHED) -> Placing:
-        """What shall be from now on; the search ends when ``watch`` says so."""
+        """Decide what holds from now on; the search ends when ``watch`` says so."""
         self._before = self.priorities, self._moved_ms
         self._told = {b: t for b, t in self._told.items() if now_ms - t.came_ms <= KEPT_MS}
-        silent = [b for b, told in self._told.items() if now_ms - told.came_ms > FRESH_MS]
+        silent = [b for b, state in self._told.items() if now_ms - state.came_ms > FRESH_MS]
         asked = self._worth_asking()
-        followers = {b for b, told in self._told.items() if told.load.placed}
+        followers = {b for b, state in self._told.items() if state.load.placed}
         if not followers:
             why = 'no agent has mesh.core = "placed"'
             return Placing(self.priorities, asked, why=why)
@@ -185,45 +185,45 @@ class CorePlacer:
         if problem is None:
             return Placing(self.priorities, asked, why="the links told do not connect all")
         ours = self._cost(problem, self.priorities)
-        found, why = self._better(problem, ours, followers, now_ms, watch)
-        promised = self._cost(problem, found)
-        moves = () if found == self.priorities else self._moves(problem, found)
-        changed = found != self.priorities
+        order, why = self._better(problem, ours, followers, now_ms, watch)
+        promised = self._cost(problem, order)
+        moves = () if order == self.priorities else self._moves(problem, order)
+        changed = order != self.priorities
         if changed:
-            self.priorities, self._moved_ms, self._good_since_ms = found, now_ms, None
-        return Placing(found, asked, moves, changed, why, ours, promised, len(problem.filters))
+            self.priorities, self._moved_ms, self._good_since_ms = order, now_ms, None
+        return Placing(order, asked, moves, changed, why, ours, promised, len(problem.filters))
 
-    # Within
+    # Internal
 
     def _worth_asking(self) -> tuple[str, ...]:
         """The filters of the heaviest flows, ascending; those asked about now stay if they can."""
         rates: dict[str, float] = {}
-        for told in self._told.values():
-            for each, newest in told.newest.items():
-                rates[each] = rates.get(each, 0.0) + newest
-            for each, rate in told.rates.items():
-                more = rate.value - told.newest.get(each, 0.0)
-                rates[each] = rates.get(each, 0.0) + max(0.0, more)
+        for state in self._told.values():
+            for filter_, newest in state.newest.items():
+                rates[filter_] = rates.get(filter_, 0.0) + newest
+            for filter_, rate in state.rates.items():
+                more = rate.value - state.newest.get(filter_, 0.0)
+                rates[filter_] = rates.get(filter_, 0.0) + max(0.0, more)
         ranked = sorted(
             rates, key=lambda f: (-rates[f] * (ASKED_WEIGHT if f in self._asked else 1.0), f)
         )
         asked: list[str] = []
         room = ASKED_CHARS_MAX
-        for each in ranked:
-            if len(asked) < MESHES_MAX and len(each) <= room:
-                asked.append(each)
-                room -= len(each)
+        for filter_ in ranked:
+            if len(asked) < MESHES_MAX and len(filter_) <= room:
+                asked.append(filter_)
+                room -= len(filter_)
         return tuple(sorted(asked))
 
     def _problem(self) -> _Problem | None:
-        """``None``: it cannot be said how far it is from one broker to another."""
+        """The problem; ``None`` if some distance between brokers is unknown."""
         ids = sorted(self._told)
-        network = network_of(told.load for told in self._told.values())
+        network = network_of(state.load for state in self._told.values())
         if len(ids) > 1 and not set(ids) <= network.node.keys():
             return None
         far = np.zeros((len(ids), len(ids)))
         if len(ids) > 1:
-            costs = np.maximum(network.cost, 1e-9)  # 0 would be no link
+            costs = np.maximum(network.cost, 1e-9)  # 0 would mean no link
             size = len(network.brokers)
             links = csr_matrix((costs, (network.tail, network.head)), shape=(size, size))
             nodes = [network.node[each] for each in ids]
@@ -245,7 +245,7 @@ class CorePlacer:
         return _Problem(tuple(ids), tuple(filters), tuple(rates), matrix)
 
     def _order(self, problem: _Problem, placed: Order) -> Ints:
-        """Brokers by falling preference under these priorities."""
+        """Brokers in descending preference under these priorities."""
 
         def rank(at: int) -> tuple[int, BrokerId]:
             id = problem.ids[at]
@@ -267,15 +267,15 @@ class CorePlacer:
         now_ms: Millis,
         watch: Watch,
     ) -> tuple[Order, str]:
-        """The priorities to be from now on, and why."""
+        """The priorities from now on, and the reason."""
         stay = self.priorities
         returns = self._returns(problem, ours, now_ms)
         if self._moved_ms is not None and now_ms - self._moved_ms < self.manner.hold_ms:
             return stay, "cores moved of late, and stay for a while"
-        found, why = self._searched(problem, ours, followers, now_ms, watch)
-        if found is stay and returns:
+        order, why = self._searched(problem, ours, followers, now_ms, watch)
+        if order is stay and returns:
             return {}, "the priorities of the configurations would have been as good for long"
-        return found, why
+        return order, why
 
     def _searched(
         self,
@@ -285,11 +285,11 @@ class CorePlacer:
         now_ms: Millis,
         watch: Watch,
     ) -> tuple[Order, str]:
-        """An order that saves enough; otherwise that of now."""
+        """An order that saves enough; otherwise the present one."""
         stay = self.priorities
-        wanted = max(self.manner.margin * ours, SAVED_MIN)
+        least = max(self.manner.margin * ours, SAVED_MIN)
         bound = float(problem.costs.min(axis=1).sum()) if problem.costs.size else 0.0
-        if ours - bound < wanted:
+        if ours - bound < least:
             return stay, "no other core would save enough"
         if self._tried is not None:
             tried_ms, cost = self._tried
@@ -301,20 +301,20 @@ class CorePlacer:
         others = [at for at in ordered if at not in movable]
         start = np.array(places + others, dtype=np.intp)
         best = improved(problem.costs, start, count=len(places), watch=watch)
-        found = {
+        order = {
             problem.ids[at]: rank - len(places)
             for rank, at in enumerate(best[: len(places)].tolist())
         }
-        promised = self._cost(problem, found)
-        if ours - promised < wanted:
+        promised = self._cost(problem, order)
+        if ours - promised < least:
             self._tried = now_ms, ours
             return stay, "no order of brokers saves enough"
         self._tried = None
         saved = (ours - promised) / ours
-        return found, f"messages times costs of links fall by {saved:.0%}"
+        return order, f"messages times costs of links fall by {saved:.0%}"
 
     def _returns(self, problem: _Problem, ours: float, now_ms: Millis) -> bool:
-        """Whether all could have been as configured for long."""
+        """Whether the configured order has long been good enough."""
         if not self.priorities:
             return False
         if self._cost(problem, {}) > (1 + self.manner.margin / 2) * ours:
@@ -327,7 +327,7 @@ class CorePlacer:
     def _moves(self, problem: _Problem, found: Order) -> tuple[CoreMove, ...]:
         was, is_ = self._cores(problem, self.priorities), self._cores(problem, found)
         ends = zip(problem.filters, problem.rates, was, is_, strict=True)
-        moves = [CoreMove(each, rate, a, b) for each, rate, a, b in ends if a != b]
+        moves = [CoreMove(filter_, rate, a, b) for filter_, rate, a, b in ends if a != b]
         return tuple(sorted(moves, key=lambda move: (-move.rate, move.filter)))
 
     def _cores(self, problem: _Problem, placed: Order) -> list[BrokerId]:
@@ -339,13 +339,13 @@ class CorePlacer:
 def _by_filter(flows: Iterable[MeshFlow]) -> dict[str, float]:
     rates: dict[str, float] = {}
     for flow in flows:
-        for each in flow.filters:
-            rates[each] = rates.get(each, 0.0) + min(flow.publications, RATE_MAX)
+        for filter_ in flow.filters:
+            rates[filter_] = rates.get(filter_, 0.0) + min(flow.publications, RATE_MAX)
     return rates
 
 
 def _take_rate(told: _Told, filter: str) -> None:
-    """A sample of what is published that ``filter`` matches: zero when it is told no more."""
+    """Add a sample of the rate on ``filter``: zero if it is no longer reported."""
     newest = told.newest.get(filter, 0.0)
     rate = told.rates.get(filter)
     if rate is None:
