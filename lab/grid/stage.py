@@ -142,7 +142,7 @@ class Stage(Started):
         """
         found: str | None = None
 
-        async def settled() -> Pages | None:
+        async def settled() -> tuple[Pages] | None:  # a stage without agents has no pages
             nonlocal found
             for here, agent in self.agents.items():
                 if not agent.running:
@@ -152,10 +152,12 @@ class Stage(Started):
                 found = fault(pages)
             except LinkError as error:
                 found = str(error)
-            return pages if found is None else None
+            return (pages,) if found is None else None
 
-        pages: Pages = await until(settled, lambda: str(found), deadline_s=within_s, poll_s=poll_s)
-        return pages
+        pages: tuple[Pages] = await until(
+            settled, lambda: str(found), deadline_s=within_s, poll_s=poll_s
+        )
+        return pages[0]
 
     async def told(
         self,

@@ -4,6 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from federator.config.all_brokers.steerer import KeepSettings
+from federator.config.validation import validated
 from federator.protocol.messages.steering import STEERING_VERSION, FlowLoad, KeptLoad, Load, Plan
 from federator.steerer.edges import SETTLED_MS, Edges, Kept
 
@@ -124,4 +125,4 @@ def test_what_is_kept_is_told_when_it_has_settled_and_again_when_it_is_another()
 
 @pytest.mark.parametrize("hub", [7, "7", "plant 7"])
 def test_a_hub_is_a_number_or_a_name(hub):
-    assert KeepSettings(hub=hub, collects=COLLECTS).hub == str(hub)
+    assert validated(KeepSettings, {"hub": hub, "collects": COLLECTS}).hub == str(hub)

@@ -15,7 +15,8 @@ from the start. A message answered with 0x97 waits again, in its old position, u
 room.
 
 Brokers forward a QoS 1 publication when it arrives, and a QoS 2 one when it is released. So we send
-QoS 1 after the release of all QoS 2 before it, or it would reach subscribers first.
+QoS 1 after the release of all QoS 2 before it on the same topic, or it would reach subscribers
+first. That takes a round trip to the broker each time; other topics do not wait for it.
 
 Pure: every method appends what must be sent to ``out``.
 
@@ -23,7 +24,7 @@ Source: OASIS MQTT 5.0, sections 4.3 (QoS), 4.4 (delivery retry) and 4.9 (flow c
 """
 
 from bisect import bisect
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -107,6 +108,7 @@ class OutboundWindow:
         self._bytes_max = bytes_max
         self._in_flight: dict[int, _Outgoing] = {}  # in the order sent
         self._waiting: deque[_Outgoing] = deque()
+        self._unreleased: Counter[str] = Counter()  # QoS 2 in flight without PUBREC, by topic
         self._limit = 0  # Receive Maximum; 0 while there is no connection
         self._held_back = False  # the broker had no room for what we sent last
         # QoS 2 in the broker's session, also from an earlier process
@@ -200,6 +202,7 @@ class OutboundWindow:
         elif reason >= ERROR:
             self._answered(packet_id, message, reason, out)
         else:
+            self._let_pass(message)
             message.released = True
             out.append(wire.acknowledgement(wire.PUBREL, packet_id))
             self._fill(out)
@@ -220,7 +223,7 @@ class OutboundWindow:
         # The Receive Maximum may be lower than before; a lost session knows no identifiers.
         keep = self._limit if session_present else 0
         if died:  # released messages go again from the start
-            keep = min(keep, _orderly(number.qos for number in in_flight.values()))
+            keep = min(keep, _orderly(in_flight.values()))
         self._demote(list(self._in_flight)[keep:])
         if session_present:
             held = {
@@ -239,6 +242,11 @@ class OutboundWindow:
             else:
                 wire.address_publish(message.packet, message.id_at, packet_id, duplicate=True)
                 out.append(message.packet)
+        self._unreleased = Counter(
+            wire.publish_topic(message.packet)
+            for message in in_flight.values()
+            if message.qos == 2 and not message.released
+        )
         self._fill(out)
 
     def suspend(self) -> None:
@@ -266,6 +274,7 @@ class OutboundWindow:
         for packet_id in reversed(packet_ids):
             message = self._in_flight.pop(packet_id)
             self._ids.release(packet_id)
+            self._let_pass(message)
             message.released = False
             self._waiting.appendleft(message)
 
@@ -311,6 +320,7 @@ class OutboundWindow:
             packet_id = self._ids.take()
             if message.qos == 2:
                 self._released_to = max(self._released_to, packet_id)
+                self._unreleased[wire.publish_topic(message.packet)] += 1
             wire.address_publish(message.packet, message.id_at, packet_id, duplicate=False)
             self._in_flight[packet_id] = message
             out.append(message.packet)
@@ -318,11 +328,18 @@ class OutboundWindow:
                 self._trial = packet_id
 
     def _would_pass(self, message: _Outgoing) -> bool:
-        """Whether subscribers would get ``message`` before the newest in flight."""
-        if message.qos != 1 or not self._in_flight:
+        """Whether subscribers would get ``message`` before QoS 2 in flight on its topic."""
+        if message.qos != 1 or not self._unreleased:
             return False
-        newest = next(reversed(self._in_flight.values()))
-        return newest.qos == 2 and not newest.released
+        return wire.publish_topic(message.packet) in self._unreleased
+
+    def _let_pass(self, message: _Outgoing) -> None:
+        """QoS 1 on the topic of ``message`` need not wait for it any longer."""
+        if message.qos == 2 and not message.released:
+            topic = wire.publish_topic(message.packet)
+            self._unreleased[topic] -= 1
+            if self._unreleased[topic] <= 0:
+                del self._unreleased[topic]
 
     def _surely_taken(self, message: _Outgoing) -> bytearray | None:
         """The packet at QoS 0 that was to be tried, if the broker is by now known to accept it."""
@@ -365,6 +382,7 @@ class OutboundWindow:
             return
         del self._in_flight[packet_id]
         self._ids.release(packet_id)
+        self._let_pass(message)
         self._trial = None if packet_id == self._trial else self._trial
         message.released = False
         self.on_refused(message.packet, reason)
@@ -374,6 +392,7 @@ class OutboundWindow:
     def _finish(self, packet_id: int, message: _Outgoing, reason: int) -> None:
         del self._in_flight[packet_id]
         self._ids.release(packet_id)
+        self._let_pass(message)
         if packet_id == self._trial and reason != wire.PACKET_TOO_LARGE:
             self._trial = None
         self._held_back &= reason >= ERROR
@@ -388,12 +407,14 @@ class OutboundWindow:
             message.on_answer(reason)
 
 
-def _orderly(qos: Iterable[int]) -> int:
-    """How many may be sent at once, in order: none of QoS 1 behind one of QoS 2."""
-    count = highest = 0
-    for level in qos:
-        highest = max(highest, level)
-        if level < highest:
+def _orderly(messages: Iterable[_Outgoing]) -> int:
+    """How many may be sent at once: none of QoS 1 behind one of QoS 2 on its topic."""
+    count, unreleased = 0, set()
+    for message in messages:
+        topic = wire.publish_topic(message.packet)
+        if message.qos == 2:
+            unreleased.add(topic)
+        elif topic in unreleased:
             break
         count += 1
     return count

@@ -80,10 +80,10 @@ def connect(
     return out
 
 
-def message(number: int, qos: int, size: int = 4) -> tuple[bytearray, int, int]:
+def message(number: int, qos: int, size: int = 4, topic: str = "t") -> tuple[bytearray, int, int]:
     payload = number.to_bytes(4, "big").ljust(size, b".")
     packet = bytearray(
-        mqtt5.PublishPacket("t", payload, qos=mqtt5.QoS(qos), packet_id=1, duplicate=True).write()
+        mqtt5.PublishPacket(topic, payload, qos=mqtt5.QoS(qos), packet_id=1, duplicate=True).write()
     )
     return packet, packet_id_at(packet), qos
 
@@ -229,6 +229,18 @@ def test_qos_1_goes_after_the_release_of_qos_2_before_it():
 
     assert out[1] == b"\x62\x02\x00\x02"
     assert [packet[-4:] for packet in out[2:]] == [n.to_bytes(4, "big") for n in (2, 3)]
+
+
+def test_qos_1_does_not_wait_for_qos_2_on_another_topic():
+    window, _ = new_window()
+    connect(window, 20)
+    out: Out = []
+
+    window.offer(*message(0, 2), out)
+    window.offer(*message(1, 1, topic="other"), out)
+    window.offer(*message(2, 1), out)
+
+    assert [packet[-4:] for packet in out] == [n.to_bytes(4, "big") for n in (0, 1)]
 
 
 def test_qos_1_waits_again_for_qos_2_that_a_dead_broker_may_have_forgotten():

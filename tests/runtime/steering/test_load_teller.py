@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
+from federator.config.brokers import BrokerSettings
 from federator.config.settings import Settings
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.counters import DataCounters
@@ -53,7 +54,7 @@ def teller(flows, *, destinations=(), plan=PLAN, vouch=None, counters=None):
     meter.on_time(1_000)
     links = (LinkLoad(2, 1, 9_000.0, 0, 64_000.0),)
     return LoadTeller(
-        settings=Settings(broker={"id": 1, "url": "mqtt://h", "name": "one"}, security="open"),
+        settings=Settings(broker=BrokerSettings(id=1, url="mqtt://h", name="one"), security="open"),
         epoch=lambda: 5,
         link=Told(),
         words=SignedWords(None, vouch=vouch),

@@ -4,6 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from federator.config.settings import Settings
+from federator.config.validation import validated
 from federator.protocol.messages.places import Place
 from federator.runtime.topology.arranging import (
     BROKERS_FILE,
@@ -74,15 +75,14 @@ def test_no_memory_is_none_without_a_word(tmp_path):
     ],
 )
 def test_links_lead_only_where_the_operator_allows(address, allowed):
-    settings = Settings(
-        security="open",
-        broker={"id": 1, "url": "mqtt://127.0.0.1"},
-        links={"allow_plaintext": False, "username": "u"},
-        topology={
-            "mode": "auto",
-            "hosts": ["gateway-7", "*.site.example", "10.1.0.0/16", "127.0.0.1"],
-        },
-    )
+    hosts = ["gateway-7", "*.site.example", "10.1.0.0/16", "127.0.0.1"]
+    values = {
+        "security": "open",
+        "broker": {"id": 1, "url": "mqtt://127.0.0.1"},
+        "links": {"allow_plaintext": False, "username": "u"},
+        "topology": {"mode": "auto", "hosts": hosts},
+    }
+    settings = validated(Settings, values)
     verifier = ConfiguredAddressVerifier(settings, None)
 
     assert (verifier.objection(2, Place(address, 1)) == "") == allowed
