@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,14 +12,15 @@ from _pytest.nodeid import NodeId
 from hypothesis import HealthCheck, settings
 
 from lab.grid.processes.broker import MOSQUITTO
-from tests.effort import PROFILE, QUICK, QUICK_EXAMPLES
+from tests.effort import PROFILE, SHARES
 
 # No deadline: a time bound tighter than ten times the usual fails on a busy machine.
 settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.register_profile("explore", deadline=None, max_examples=10_000)
-settings.register_profile(QUICK, settings.get_profile("default"), max_examples=QUICK_EXAMPLES)
+for name, share in SHARES.items():
+    settings.register_profile(name, settings.get_profile("default"), max_examples=100 // share)
 settings.load_profile(PROFILE)
 
 LONGEST = Path(__file__).with_name("longest.txt")
@@ -51,12 +53,21 @@ collect_ignore = [
 ]
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest deselects by marks
 def pytest_collection_modifyitems(items):
-    """Start the longest first; what shares a fixture of its module stays on one worker.
+    """Leave most parameters to ``--full``, and start the longest first.
+
+    What shares a fixture of its module stays on one worker.
 
     ``--dist loadgroup`` finds a group behind the ``@`` of a test's id. xdist 3.8 writes it there
     for ``pytest.mark.xdist_group``, but where pytest 9.2 does not look, so we do.
     """
+    runs = Counter()
+    for item in items:
+        if few := item.get_closest_marker("few"):
+            runs[item.location[0], item.originalname] += 1
+            if runs[item.location[0], item.originalname] > few.args[0]:
+                item.add_marker("full")
     lines = (line.split() for line in LONGEST.read_text().splitlines())
     seconds = {name: float(took) for took, name in lines}
     items.sort(key=lambda item: -seconds.get(getattr(item, "originalname", item.name), 0.0))

@@ -22,6 +22,7 @@ EXACT_SEEDS = range(seeds(150))
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.few(3)
 def test_no_bound_of_the_relaxation_exceeds_the_optimum(chunk):
     reached = 0
     for seed in range(chunk * INSTANCES // CHUNKS, (chunk + 1) * INSTANCES // CHUNKS):

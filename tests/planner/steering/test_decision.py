@@ -167,6 +167,7 @@ def test_noise_of_a_fifth_moves_nothing_again():
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.few(1)
 def test_under_noise_a_flow_moves_at_most_once_in_five_minutes(seed):
     world = random_world(random.Random(seed), brokers=7, flows=24, noise=0.2, seed=seed)
 
@@ -178,6 +179,7 @@ def test_under_noise_a_flow_moves_at_most_once_in_five_minutes(seed):
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.few(2)
 def test_what_fits_at_ninety_per_cent_is_not_filled_to_the_brim_and_moved_again(seed):
     """What fits at 94 % is cheaper: noise made that too full, and it voided what is held."""
     links = both({(1, 2): (1, 100.0), (2, 4): (1, 100.0), (1, 3): (3, 100.0), (3, 4): (3, 100.0)})

@@ -24,6 +24,7 @@ QUEUES = [65_536, 1_048_576, 16_777_216]
 @pytest.mark.parametrize("told", [True, False], ids=["told", "learnt"])
 @pytest.mark.parametrize("queue_bytes", QUEUES, ids=["64 KiB", "1 MiB", "16 MiB"])
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.few(2)
 def test_what_fits_is_lost_no_more_after_a_minute_and_moves_once(seed, queue_bytes, told):
     world = Waiting(drawn(seed), queue_bytes=queue_bytes, told=told, seed=seed)
 

@@ -57,6 +57,7 @@ async def test_a_stopped_agent_is_routed_around_and_welcomed_back(square):
 
 
 @pytest.mark.parametrize("ways", ["one way", "both ways"])
+@pytest.mark.few(1)
 async def test_a_silent_link_is_no_reason_to_change_cores_for_ever(square, ways):
     subscribers = [Subscriber(square.brokers[n].port, "plant/#", client_id=f"s{n}") for n in (0, 3)]
     publisher = Publisher(square.brokers[3].port, TOPIC, client_id="pub")

@@ -77,6 +77,7 @@ async def test_a_broker_its_clients_and_the_last_hours(tmp_path, dashboard):
         assert wrong == []
 
 
+@pytest.mark.full
 async def test_an_address_leads_to_a_topic_that_is_hostile_and_to_nothing(tmp_path):
     async with ConsoleStage(tmp_path, side=2) as stage, chromium() as browser:
         await stage.client(1, HOSTILE, HOSTILE, qos=0)
@@ -122,6 +123,7 @@ async def test_a_death_stands_out_in_the_events_of_its_range(tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.few(1)
 async def test_a_closer_look_fits_a_phone_and_goes_by_keyboard(tmp_path, scheme):
     async with (
         ConsoleStage(tmp_path, side=2) as stage,

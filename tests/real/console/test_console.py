@@ -201,6 +201,7 @@ async def test_operators_drain_and_strangers_do_not(tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.few(1)
 async def test_the_page_fits_a_phone_and_goes_by_keyboard(tmp_path, scheme):
     async with (
         ConsoleStage(tmp_path, side=2) as stage,

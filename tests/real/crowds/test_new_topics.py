@@ -78,6 +78,7 @@ def new_topics():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
+@pytest.mark.few(2)
 async def test_whatever_is_published_turns_stay_short(pair, row, filters, topics, bursts, options):
     brokers, agents = pair
     steady = Subscriber(brokers[1].port, "steady/#", client_id="steady", qos=1)

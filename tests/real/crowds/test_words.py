@@ -83,6 +83,7 @@ async def test_a_flood_of_questions_does_not_hold_the_loop(pair):
     await attacked(pair, ("settle", questions))
 
 
+@pytest.mark.full
 async def test_reports_that_are_never_finished_fill_no_memory(pair):
     client = {"client": "c" * 200, "on": True, "clean": True, "subscribes": ["t" * 100] * 20}
     pages = (

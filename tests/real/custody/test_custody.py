@@ -55,6 +55,7 @@ KILLS = ("link-cut", "broker-kill-relay", "agent-kill-origin", "agent-kill-desti
     ("strategy", "faults"),
     [("mesh", (*KILLS, "half-open", "agent-kill-relay")), ("shortest-path", KILLS)],
 )
+@pytest.mark.few(1)
 async def test_a_chain_keeps_every_message_through_cuts_and_kills(tmp_path, strategy, faults):
     """There is no other way: what a link or a relay lost is sent again from the origin's log."""
     clients = layout(origin=0, relays=(1,), destination=2)
@@ -70,6 +71,7 @@ async def test_a_chain_keeps_every_message_through_cuts_and_kills(tmp_path, stra
 @pytest.mark.parametrize(
     ("strategy", "redundancy"), [("mesh", 1), ("mesh", 2), ("shortest-path", 1)]
 )
+@pytest.mark.few(1)
 async def test_a_ring_keeps_every_message_when_any_relay_dies(tmp_path, strategy, redundancy):
     """Seed 0 draws each relay's broker and each relay's agent once in two rounds."""
     clients = layout(origin=0, relays=(1, 2), destination=3)
@@ -90,6 +92,7 @@ async def test_a_ring_keeps_every_message_when_any_relay_dies(tmp_path, strategy
         assert victims(outcome, fault) == {f"{fault} {process} {relay}" for relay in (1, 2)}
 
 
+@pytest.mark.full
 async def test_qos_2_is_as_safe(tmp_path):
     clients = layout(origin=0, relays=(), destination=1)
     faults = ("link-cut", "agent-kill-origin", "agent-kill-destination")

@@ -59,6 +59,7 @@ def data_connection_ended(agent):
 @pytest.mark.parametrize(
     ("kills", "between"), [(2, 50), pytest.param(20, 600, marks=pytest.mark.slow)]
 )
+@pytest.mark.few(1)
 async def test_a_broker_restored_with_publications_in_flight_loses_nothing(
     tmp_path, kills, between
 ):

@@ -85,6 +85,7 @@ async def pair(tmp_path):
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.few(1)
 async def test_publications_arrive_once_while_overlapping_filters_come_and_go(pair, qos):
     here, there = (broker.port for broker in pair.brokers.values())
     constant = Subscriber(there, TOPIC, client_id="constant", qos=qos)

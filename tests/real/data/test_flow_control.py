@@ -227,6 +227,7 @@ def lacks(status, filter_):
     return None if filter_ in known else f"{filter_} unknown among {known}"
 
 
+@pytest.mark.full
 async def test_at_qos_1_a_narrow_link_loses_nothing(line):
     quick, slow = at(line, 0, qos=1), at(line, 2, qos=1)
     publisher = Padded(line.brokers[1].port, "flow/x", client_id="pub", rate_hz=RATE_HZ, qos=1)

@@ -77,6 +77,7 @@ async def meshes_stand(publisher, subscriber, topics):
 @pytest.mark.parametrize(
     ("direct", "strategy"), [(False, "mesh"), (True, "mesh"), (True, "shortest-path")]
 )
+@pytest.mark.few(1)
 async def test_bursts_on_two_topics_arrive_in_order_three_links_away(tmp_path, direct, strategy):
     numbers = itertools.count()
     async with line(tmp_path, direct=direct, strategy=strategy) as grid:

@@ -84,6 +84,7 @@ async def pair(plain, office):
 
 @pytest.mark.parametrize("security", SECURITIES)
 @pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.few(3)
 async def test_frames_arrive_once_and_in_order_and_the_broker_carries_none(pair, qos, security):
     await (await pair.start(security=security)).used()
     publisher, subscriber = pair.clients(qos=qos)
@@ -116,6 +117,7 @@ class Overheard(Subscriber):
 
 
 @pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.few(1)
 async def test_what_a_broken_connection_lost_goes_by_the_broker(pair, qos):
     """Reset, half open in either direction, silenced, cut: nothing is lost, nothing comes twice."""
     await (await pair.start()).used()

@@ -80,6 +80,7 @@ def sessions_prepared(agent):
 
 @pytest.mark.parametrize("protocol", [4, 5])
 @pytest.mark.parametrize("in_a_hurry", [False, True])
+@pytest.mark.few(2)
 async def test_a_client_with_a_session_finds_at_the_substitute_all_since_the_kill(
     plain, protocol, in_a_hurry
 ):

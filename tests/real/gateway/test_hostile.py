@@ -199,6 +199,7 @@ async def undisturbed(gateway):
 
 
 @pytest.mark.parametrize("version", [V311, V5])
+@pytest.mark.few(1)
 async def test_each_vandal_is_told_why_and_nobody_else_notices(gateway, version):
     room = asyncio.Semaphore(AT_ONCE)
     alone = asyncio.Semaphore(1)  # inputs with CONNECT have the same client ids
@@ -222,6 +223,7 @@ async def test_each_vandal_is_told_why_and_nobody_else_notices(gateway, version)
     assert gateway.running
 
 
+@pytest.mark.full
 async def test_one_who_asks_for_much_and_reads_nothing_does_not_fill_the_gateway(gateway):
     _, writer = await asyncio.open_connection(gateway.host, gateway.port)
     writer.transport.pause_reading()

@@ -64,6 +64,7 @@ async def counted(readers, writers):
     ],
 )
 @pytest.mark.parametrize("followed", [False, True])  # whether others want it at the next broker
+@pytest.mark.few(2)
 async def test_nothing_is_missed_that_is_published_at_another_broker_meanwhile(
     stage, home, reached, at, followed
 ):

@@ -196,6 +196,7 @@ def tell(text, *values):
 
 
 @pytest.mark.parametrize("strategy", ["mesh", "shortest-path"])
+@pytest.mark.few(1)
 async def test_in_a_split_each_half_serves_its_clients_and_nobody_is_moved(tmp_path, strategy):
     async with federation(tmp_path, strategy) as made, traffic(made):
         homes = {name: row["broker"] for name, row in (await made.rows()).items()}
@@ -227,6 +228,7 @@ async def test_in_a_split_each_half_serves_its_clients_and_nobody_is_moved(tmp_p
 
 
 @pytest.mark.parametrize("strategy", ["mesh", "shortest-path"])
+@pytest.mark.few(1)
 async def test_the_late_word_of_a_deposed_controller_moves_nobody(tmp_path, strategy):
     """Who was moved may miss what was published elsewhere while nobody minded its broker."""
     async with federation(tmp_path, strategy) as made, traffic(made) as since:

@@ -3,10 +3,13 @@
 It makes network namespaces, so it runs as root, as CI does.
 """
 
+import pytest
+
 from lab.cli.nat import told
 from lab.nat.run import WAYS, run
 
 
+@pytest.mark.full
 async def test_a_site_behind_nat_gets_and_sends_everything_once_and_in_order(tmp_path):
     how = {"seconds": 14, "rate_hz": 100, "move_every_s": 6, "burst": 500, "rounds": 1}
 

@@ -1,5 +1,7 @@
 """A machine between agents that does all the harm it can without a key; the brokers are reached."""
 
+import pytest
+
 from lab.cli.on_path import lines
 from lab.on_path.moods import Mood
 from lab.on_path.run import SILENCE_S_MAX, run
@@ -9,6 +11,7 @@ BUSY = 10
 """A machine may be as much slower than a calm one."""
 
 
+@pytest.mark.full
 async def test_nothing_of_qos_1_is_lost_on_a_path_that_drops_delays_repeats_and_makes_up(tmp_path):
     moods = (Mood.SWALLOW, Mood.SILENT, *Mood)
 

@@ -82,6 +82,7 @@ WAYS = [(11, 21), (21, 12), (11, 12), (11, 2), (1, 11), (22, 11), (2, 22), (12, 
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.few(1)
 async def test_publications_cross_hubs_once_and_in_order(grid, qos):
     streams = [grid.stream(*way, qos=qos, rate_hz=50) for way in WAYS]
 
@@ -128,6 +129,7 @@ async def test_the_first_publication_after_a_subscribe_comes_soon(grid):
 
 
 @pytest.mark.parametrize("frozen", [11, 21, 1])
+@pytest.mark.few(1)
 async def test_who_is_away_for_a_while_misses_nothing(grid, frozen):
     streams = [grid.stream(*way) for way in ((11, 21), (21, 11), (11, 12))]
 
@@ -143,6 +145,7 @@ async def test_who_is_away_for_a_while_misses_nothing(grid, frozen):
 
 
 @pytest.mark.parametrize("victim", [11, 1])
+@pytest.mark.few(1)
 async def test_a_killed_agent_comes_back_and_nothing_is_missing(grid, victim):
     streams = [grid.stream(*way) for way in ((11, 21), (21, 11), (12, 11))]
 

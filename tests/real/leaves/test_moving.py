@@ -51,6 +51,7 @@ async def start(plain, role):
 
 @pytest.mark.parametrize("role", ["member", "leaf"])
 @pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.few(1)
 async def test_the_role_of_a_broker_changes(plain, role, qos):
     grid, hub = await start(plain, role)
     streams = [grid.stream(*way, qos=qos) for way in WAYS]
@@ -70,6 +71,7 @@ async def test_the_role_of_a_broker_changes(plain, role, qos):
 
 
 @pytest.mark.parametrize("role", ["member", "leaf"])
+@pytest.mark.few(1)
 async def test_a_move_survives_the_death_of_its_agents(plain, role):
     grid, hub = await start(plain, role)
     streams = [grid.stream(*way) for way in WAYS]

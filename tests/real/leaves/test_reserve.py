@@ -114,6 +114,7 @@ DEATHS = {
 
 
 @pytest.mark.parametrize("dies", DEATHS)
+@pytest.mark.few(1)
 async def test_a_hub_dies_and_the_other_one_serves_its_leaf(grid, dies):
     streams = [grid.stream(*way) for way in WAYS]
     parts = grid.parts(1, **DEATHS[dies])

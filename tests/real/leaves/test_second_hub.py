@@ -46,6 +46,7 @@ async def test_a_leaf_gets_a_second_hub(plain, how):
 
 
 @pytest.mark.parametrize("how", ["restart", "reload"])
+@pytest.mark.few(1)
 async def test_a_leaf_is_left_with_the_hub_that_did_not_serve_it(plain, how):
     grid = Grid(plain)
     await grid.start({11: (2, 1)})

@@ -48,6 +48,7 @@ async def pair(plain, keys):
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.few(1)
 async def test_a_site_behind_nat_takes_part_by_websockets_and_a_proxy_alone(pair, qos):
     streams = pair.streams(qos=qos)
 

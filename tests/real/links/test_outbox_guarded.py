@@ -134,6 +134,7 @@ async def test_what_nobody_takes_out_of_an_outbox_does_not_pile_up_at_the_broker
 
 
 @pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.few(1)
 async def test_a_narrow_way_out_is_filled_and_hellos_pass_beside(plain, qos):
     """Nothing of the link goes down, order holds, and what the way carries is publications."""
     inside, outside = await asyncio.gather(plain.broker(), plain.broker())

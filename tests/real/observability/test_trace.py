@@ -43,6 +43,7 @@ async def traced(agent, topic, *options):
 
 
 @pytest.mark.parametrize("security", ["open", "sealed"])
+@pytest.mark.few(1)
 async def test_a_trace_goes_the_way_of_data_and_disturbs_nobody(plain, security):
     brokers, agents = await joined(plain, {1: [], 2: [1], 3: [2]}, security=security)
     subscriber = Subscriber(brokers[3].port, "a/#", client_id="sub")

@@ -16,6 +16,7 @@ COMPARISONS_S = 12
 
 @pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.parametrize("limit", ["message_size_limit", "max_packet_size"])
+@pytest.mark.few(2)
 async def test_what_one_broker_does_not_take_stays_at_the_others(plain, limit, qos):
     first, narrow, third = (
         await plain.broker(),

@@ -62,6 +62,7 @@ async def all_came_once(publisher, subscribers, first):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 async def test_a_steerer_moves_the_core_to_its_traffic_and_back_when_it_ends(tmp_path):
     async with line(tmp_path) as (grid, publisher, subscribers):
         first = await settled(publisher, *subscribers)

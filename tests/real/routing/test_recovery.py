@@ -73,6 +73,7 @@ def tell_outage(row, outage_s, bar_s):
     ("role", "victim", "bar_s"),
     [("relay", "broker", RELAY_S), ("relay", "agent", RELAY_S), ("core", "broker", CORE_S)],
 )
+@pytest.mark.few(1)
 async def test_traffic_goes_another_way_after_a_kill_and_all_heals(grid, role, victim, bar_s):
     core = Subscriber(grid.brokers[2].port, "plant/+/temp", client_id="core-sub")
     far = Subscriber(grid.brokers[7].port, "plant/+/temp", client_id="far-sub")
@@ -104,6 +105,7 @@ async def next_hop(grid, here):
 
 @pytest.mark.parametrize("victim", ["broker", "agent"])
 @pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.few(1)
 async def test_death_of_a_core_is_not_felt_however_late_it_is_known_to_be_dead(
     tmp_path, victim, qos
 ):

@@ -37,6 +37,7 @@ async def publish(numbers, *bursts):
 
 
 @pytest.mark.parametrize("publishers", [1, 3])
+@pytest.mark.few(1)
 async def test_each_publication_reaches_one_of_three_members_and_all_get_their_share(
     plain, publishers
 ):
@@ -64,6 +65,7 @@ async def test_each_publication_reaches_one_of_three_members_and_all_get_their_s
         ("agent", "beside a member"),
     ],
 )
+@pytest.mark.few(1)
 async def test_nothing_acknowledged_is_lost_when_a_members_broker_or_agent_is_killed(
     plain, publisher, victim
 ):

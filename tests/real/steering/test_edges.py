@@ -219,6 +219,7 @@ async def comes_without_a_gap(subscriber, sender, *, within_s):
         ({"ask": ""}, HUB, "[routing] filters"),
     ],
 )
+@pytest.mark.few(1)
 async def test_where_an_operator_has_not_said_so_nothing_is_kept(
     plain, tmp_path, how, refuses, why_not
 ):

@@ -95,6 +95,7 @@ async def test_a_planned_link_that_is_cut_is_gone_around_at_once(tmp_path, cut):
 
 
 @pytest.mark.parametrize("act", ["kill9", "pause"])
+@pytest.mark.few(1)
 async def test_a_steerer_that_is_silent_leaves_nothing_behind(tmp_path, act):
     async with square(tmp_path) as grid:
         publisher, subscriber = flow(grid)

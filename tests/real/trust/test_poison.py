@@ -91,6 +91,7 @@ def lies(kind, member, frame, tail):
 
 
 @pytest.mark.parametrize("kind", ["absurd", "near", "between", "tail", "void", "epoch"])
+@pytest.mark.few(2)
 async def test_no_member_moves_the_chain_of_another(plain, office, kind):
     async with scene(plain, office, qos=1) as on:
         frame = await on.overheard(CUSTODY_FLAG)

@@ -117,6 +117,7 @@ def ahead_of(marker):
 
 
 @pytest.mark.parametrize("how", ["older", "none", "invented"])
+@pytest.mark.few(1)
 async def test_a_delivered_marker_put_back_has_nothing_delivered_twice_or_lost(plain, office, how):
     brokers, agents = await pair(plain, office)
     subscriber = Subscriber(brokers[1].port, "a/#", client_id="sub", qos=1)

@@ -30,6 +30,7 @@ def test_in_the_end_no_player_can_gain_by_changing_its_role(seed):
 
 @pytest.mark.parametrize("fanout_max", [2, 4, 50])
 @pytest.mark.parametrize(("lost_max", "opening"), [(2, 16.0), (7, 28.0), (1, 20.0)])
+@pytest.mark.few(3)
 def test_leaders_and_followers_agree_within_depth_and_horizon(fanout_max, lost_max, opening):
     posed = random_problem(
         1, nodes=10_000, lost_max=lost_max, opening=opening, fanout_max=fanout_max

@@ -48,6 +48,7 @@ def test_wrong_shapes_and_negative_values_are_refused():
 
 
 @pytest.mark.parametrize("first", range(0, TINY, SHARD))
+@pytest.mark.few(1)
 def test_exact_and_search_equal_brute_force_on_tiny_instances(first):
     infeasible = 0
     for seed in range(first, first + SHARD):
