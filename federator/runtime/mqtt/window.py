@@ -25,7 +25,7 @@ Source: OASIS MQTT 5.0, sections 4.3 (QoS), 4.4 (delivery retry) and 4.9 (flow c
 
 from bisect import bisect
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from federator.protocol.forwarding.publications import Place
@@ -199,10 +199,11 @@ class OutboundWindow:
         message = self._in_flight.get(packet_id)
         if message is None or message.qos != 2:
             out.append(wire.unknown_release(packet_id))
-        elif reason >= ERROR:
+            return
+        self._let_pass(message)
+        if reason >= ERROR:
             self._answered(packet_id, message, reason, out)
         else:
-            self._let_pass(message)
             message.released = True
             out.append(wire.acknowledgement(wire.PUBREL, packet_id))
             self._fill(out)
@@ -220,15 +221,12 @@ class OutboundWindow:
         self._limit = min(limits.receive_max, IN_FLIGHT_MAX)
         self._packet_bytes_max = limits.packet_bytes_max
         self._qos_max = limits.qos_max
-        # The Receive Maximum may be lower than before; a lost session knows no identifiers.
-        keep = self._limit if session_present else 0
-        if died:  # released messages go again from the start
-            keep = min(keep, _orderly(in_flight.values()))
+        # The Receive Maximum may be lower than before; a lost session knows no identifiers, and one
+        # that a crash brought back may know them for other messages: all go again from the start.
+        keep = self._limit if session_present and not died else 0
         self._demote(list(self._in_flight)[keep:])
         if session_present:
-            held = {
-                number for number, message in in_flight.items() if message.qos == 2 and not died
-            }
+            held = {number for number, message in in_flight.items() if message.qos == 2}
             ids = range(1, min(self._released_to, PACKET_ID_USUAL) + 1)
             out += (
                 wire.acknowledgement(wire.PUBREL, number) for number in ids if number not in held
@@ -236,17 +234,11 @@ class OutboundWindow:
         else:
             self._released_to = 0
         for packet_id, message in in_flight.items():
-            message.released &= not died
             if message.released:
                 out.append(wire.acknowledgement(wire.PUBREL, packet_id))
             else:
                 wire.address_publish(message.packet, message.id_at, packet_id, duplicate=True)
                 out.append(message.packet)
-        self._unreleased = Counter(
-            wire.publish_topic(message.packet)
-            for message in in_flight.values()
-            if message.qos == 2 and not message.released
-        )
         self._fill(out)
 
     def suspend(self) -> None:
@@ -382,7 +374,6 @@ class OutboundWindow:
             return
         del self._in_flight[packet_id]
         self._ids.release(packet_id)
-        self._let_pass(message)
         self._trial = None if packet_id == self._trial else self._trial
         message.released = False
         self.on_refused(message.packet, reason)
@@ -392,7 +383,6 @@ class OutboundWindow:
     def _finish(self, packet_id: int, message: _Outgoing, reason: int) -> None:
         del self._in_flight[packet_id]
         self._ids.release(packet_id)
-        self._let_pass(message)
         if packet_id == self._trial and reason != wire.PACKET_TOO_LARGE:
             self._trial = None
         self._held_back &= reason >= ERROR
@@ -405,19 +395,6 @@ class OutboundWindow:
             self.on_refused(message.packet, reason)
         if message.on_answer is not None:
             message.on_answer(reason)
-
-
-def _orderly(messages: Iterable[_Outgoing]) -> int:
-    """How many may be sent at once: none of QoS 1 behind one of QoS 2 on its topic."""
-    count, unreleased = 0, set()
-    for message in messages:
-        topic = wire.publish_topic(message.packet)
-        if message.qos == 2:
-            unreleased.add(topic)
-        elif topic in unreleased:
-            break
-        count += 1
-    return count
 
 
 def _position(message: _Outgoing) -> int:

@@ -243,6 +243,18 @@ def test_qos_1_does_not_wait_for_qos_2_on_another_topic():
     assert [packet[-4:] for packet in out] == [n.to_bytes(4, "big") for n in (0, 1)]
 
 
+def test_qos_1_does_not_wait_for_qos_2_that_was_refused():
+    window, _ = new_window()
+    connect(window, 20)
+    window.offer(*message(0, 2), [])
+    window.offer(*message(1, 1), [])
+    out: Out = []
+
+    window.on_received(1, 0x87, out)
+
+    assert [packet[-4:] for packet in out] == [n.to_bytes(4, "big") for n in (1,)]
+
+
 def test_qos_1_waits_again_for_qos_2_that_a_dead_broker_may_have_forgotten():
     window, _ = new_window()
     receiver = Receiver(20)
