@@ -371,12 +371,11 @@ class Intake:
         order = [(place_of[batch], count) for batch, count in runs if batch in place_of]
         for place, batch in enumerate(batches):
             record = records.get(batch)
-            if record is None:
-                if self._measured is not None:
-                    self._measured.add(batch.route, batch.size, batch.count)
-                if self._moves and self._lets_wait(batch, now):
-                    batch.empty()
-                    continue
+            if record is None and self._waits(
+                batch.route, batch.parts, batch.size, batch.count, batch.time_us, now
+            ):
+                batch.empty()
+                continue
             frame_out = self._plain(batch) if record is None else self._logged(batch, record)
             frame_out.frame.place, frame_out.frame.order = place, order
             if frame_out.sends:
@@ -401,10 +400,22 @@ class Intake:
         now: Now,
     ) -> None:
         """Send ``count`` QoS 0 publications of ``size`` bytes as one frame, or let them wait."""
+        if not self._waits(route, parts, size, count, time_us, now):
+            self._send_now(route, parts, size, count, time_us, now)
+
+    def _waits(
+        self,
+        route: TopicRoute,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        count: int,
+        time_us: int,
+        now: Now,
+    ) -> bool:
+        """Measure QoS 0 publications on arrival; return whether they wait, as their flow moves."""
         if self._measured is not None:
             self._measured.add(route, size, count)
-        if not self._moves or not self._moves.take(route.keys, parts, count, time_us, now):
-            self._send_now(route, parts, size, count, time_us, now)
+        return bool(self._moves) and self._moves.take(route.keys, parts, count, time_us, now)
 
     def _send_now(
         self,
@@ -419,10 +430,6 @@ class Intake:
         if route.sends:
             frame = self._own.plain(route.keys, count, time_us)
             self._outgoing.send(frame, 0, route.sends, parts, size, now_ms=now.ms)
-
-    def _lets_wait(self, batch: Batch, now: Now) -> bool:
-        """Let what ``batch`` has at QoS 0 wait, if its flow moves; return whether it does."""
-        return self._moves.take(batch.route.keys, batch.parts, batch.count, batch.time_us, now)
 
     def _plain(self, batch: Batch) -> Leaving:
         """The frame for what ``batch`` has at QoS 0."""
