@@ -10,23 +10,17 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 import structlog
 
 from federator.errors import LinkError
-from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
+from federator.runtime.mqtt.link import Endpoint
+from lab.grid.clients import Client
 from lab.grid.processes.children import mortal, python
+from lab.grid.streams import running
 
 Publication = tuple[str, str, int]
-
-
-class _Publisher(LinkObserver):
-    def __init__(self) -> None:
-        self.up = asyncio.Event()
-
-    def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """Begin."""
-        self.up.set()
 
 
 async def hand_over(place: tuple[str, int], publications: Sequence[Publication]) -> None:
@@ -43,18 +37,17 @@ async def hand_over(place: tuple[str, int], publications: Sequence[Publication])
 
 
 async def _publish(port: int, publications: Sequence[Publication]) -> None:
-    publisher = _Publisher()
-    link = MqttLink(Endpoint("127.0.0.1", port), publisher, client_id="burst")
-    running = asyncio.create_task(link.run())
-    await publisher.up.wait()
+    client = Client(Endpoint("127.0.0.1", port), "burst")
     answers: asyncio.Queue[int] = asyncio.Queue()
-    for topic, payload, qos in publications:
-        if not link.publish(topic, bytes.fromhex(payload), qos=qos, on_answer=answers.put_nowait):
-            raise LinkError("more than a link keeps")
-    for _ in filter(None, (qos for _, _, qos in publications)):
-        await answers.get()
-    await link.close(keep_session=False)
-    await running
+    async with running(client.link.run()):
+        await client.subscribed.wait()
+        publish = partial(client.link.publish, on_answer=answers.put_nowait)
+        for topic, payload, qos in publications:
+            if not publish(topic, bytes.fromhex(payload), qos=qos):
+                raise LinkError("more than a link keeps")
+        for _ in filter(None, (qos for _, _, qos in publications)):
+            await answers.get()
+        await client.link.close(keep_session=False)
 
 
 if __name__ == "__main__":
