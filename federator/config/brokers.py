@@ -216,7 +216,7 @@ def check_pair(cert_file: Path | None, key_file: Path | None) -> None:
 
 
 class Secret:
-    """A text that does not show."""
+    """A text that does not show. No dataclass: writers of JSON would show its field."""
 
     __slots__ = ("text",)
 

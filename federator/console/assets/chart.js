@@ -33,13 +33,13 @@ const TimeChart = (() => {
     return `${line.name}: last ${amount(found.at(-1))}${unit}, least ${amount(Math.min(...found))}${unit}, most ${amount(Math.max(...found))}${unit}`;
   };
 
-  /* A figure. `lines`: name and values, the oldest first; each is one of at most two. `most`: where the axis
-     ends, `least`: not below that; `whole`: there are no halves of it; `width`: in pixels, about. */
-  const draw = (title, unit, lines, { step_ms, end_ms, most, least = 0, whole, width }) => {
+  /* A figure. `lines`: name and values, the oldest first; each is one of at most two.
+     `width`: in pixels, about. */
+  const draw = (title, unit, lines, { step_ms, end_ms, width }) => {
     const W = Math.min(WIDE_MAX, Math.max(WIDE_MIN, width));
     const points = Math.max(0, ...lines.map((line) => line.values.length));
     const all = lines.flatMap((line) => line.values).filter((value) => value !== null);
-    const begin_ms = end_ms - points * step_ms, top = most ?? roof(Math.max(least, ...all));
+    const begin_ms = end_ms - points * step_ms, top = roof(Math.max(0, ...all));
     const head = make("figcaption", {}, make("strong", {}, title), ...lines.flatMap((line, n) => {
       const last = line.values.at(-1) ?? undefined; // an older one is not what is now
       return [" ", make("span", { class: `key line-${n}` }, lines.length > 1 ? `${line.name} ` : "", last === undefined ? "not known now" : `${amount(last)}${unit}`)];
@@ -49,9 +49,9 @@ const TimeChart = (() => {
     const y = (value) => H - BOTTOM - (Math.min(value, top) / top) * (H - TOP - BOTTOM);
     const words = `${title}, ${clock(begin_ms)} to ${clock(end_ms)}. ${lines.map((line) => spoken(line, unit)).join("; ")}.`;
     const drawing = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": words });
-    for (const value of whole && top % 2 ? [0, top] : [0, top / 2, top]) {
+    for (const value of [0, top / 2, top]) {
       drawing.append(svg("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: y(value), y2: y(value) }));
-      drawing.append(svg("text", { class: "axis", x: LEFT - 5, y: y(value) + 4, "text-anchor": "end" }, `${amount(value)}${unit === " %" ? " %" : ""}`));
+      drawing.append(svg("text", { class: "axis", x: LEFT - 5, y: y(value) + 4, "text-anchor": "end" }, amount(value)));
     }
     const near = points * step_ms < 900_000 ? clock : hour;
     for (const [share, anchor] of [[0, "start"], [0.5, "middle"], [1, "end"]]) {
