@@ -11,6 +11,7 @@ from lab.console.stage import NAMES, ConsoleStage
 from tests.analytics.chromium import served
 from tests.analytics.example_tables import example, write_tables
 from tests.real.console.test_console import HOSTILE
+from tests.real.polling import until
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,12 @@ async def spoken(page, title):
     return await chart.get_attribute("aria-label", timeout=PATIENCE_MS)
 
 
+async def asked_again(answers, expected):
+    await answers.get_by_role("button", name="Ask again").click()
+    await answers.page.wait_for_timeout(500)
+    return expected in await answers.inner_text()
+
+
 async def test_a_broker_its_clients_and_the_last_hours(tmp_path, dashboard):
     async with (
         ConsoleStage(tmp_path, side=2, history=dashboard) as stage,
@@ -46,8 +53,7 @@ async def test_a_broker_its_clients_and_the_last_hours(tmp_path, dashboard):
 
         # clients that its agent knows, and what the tables say of before
         answers = page.locator("#closer-answers")
-        await page.locator("#closer-answers").get_by_role("button", name="Ask again").click()
-        await expect(answers).to_contain_text("archive", timeout=PATIENCE_MS)
+        await until(lambda: asked_again(answers, "archive"), "the agent knows its client")
         await expect(answers).to_contain_text("none but those behind gateways")
         past = page.locator("#closer-past")
         await expect(past).to_contain_text("Until the newest record", timeout=PATIENCE_MS)

@@ -69,6 +69,7 @@ async def test_junk_before_and_behind_a_plan_does_not_take_its_place(tmp_path):
     async with Plain(tmp_path) as plain:
         broker = await plain.broker()
         agent = await plain.agent(1, broker, security="signed", more=office.section(1))
+        await eventually(agent, linked(), "ready, so subscribed to plans")
         central = words_of(office, "steerer", "central")
         recorded = central.sign(TOPIC, one(1), to=at(1))
         junk = [b"junk", b"{}", one(99), one(99, steerer="nobody"), recorded]
