@@ -18,6 +18,7 @@ Source: docs/steering.md.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from math import inf
 from typing import Final
 
@@ -102,6 +103,14 @@ class _Flow:
     tree: Tree | None = None
     moved_ms: Millis | None = None
     good_since_ms: Millis | None = None  # since when its ordinary way has been good
+
+
+class Reach(Enum):
+    """Which flows may move to relieve a link; each takes in those before."""
+
+    RESTED = auto()  # not moved lately
+    HELD = auto()  # moved lately
+    ELSEWHERE = auto()  # on links that are not jammed, where they leave no room
 
 
 class Decider:
@@ -381,27 +390,32 @@ class Decider:
     def _answer(self, now: Present, jam: set[Ends], now_ms: Millis, watch: Watch) -> _Answer | str:
         """Which flows may move, and where to; or why none does.
 
-        A flow that moved lately moves again only if a jammed link is over ``FILL_MAX``, and if that
-        helps beyond what other flows can do.
+        A flow that moved lately, and then one of links that are not jammed, moves only if a jammed
+        link is over ``FILL_MAX``, and if that helps beyond what other flows can do.
         """
         pressed = now.surely_over(jam, FILL_MAX)
         answer: _Answer | None = None
         why, shares = "no flow there may move", now.shares(now.load)
-        for held_too in (False, True) if pressed else (False,):
-            keys = self._candidates(now, jam, now_ms, held_too=held_too)
+        for reach in Reach if pressed else (Reach.RESTED,):
+            keys = self._candidates(now, jam, now_ms, reach)
             if not keys or (answer is not None and keys == answer[0]):
                 continue
             problem = self._problem(now, keys, now.assumed)
-            time = within(watch, 0.5) if pressed and not held_too else watch
+            time = within(watch, 0.5) if pressed and reach is not Reach.ELSEWHERE else watch
             fitted = fit(problem, threshold=self.manner.threshold, seed=self._seed, watch=time)
-            load = now.load.copy()
+            load, meanwhile = now.load.copy(), now.load.copy()
             for wish, way in zip(problem.wishes, fitted.ways, strict=True):
                 load[list(wish.way)] -= wish.rate
                 load[list(way)] += wish.rate
+                meanwhile[list(set(way) - set(wish.way))] += wish.rate
             after = now.shares(load)
-            fuller = [load[link] / now.assumed[link] for link in np.flatnonzero(load > now.load)]
-            # a link so full would be the next jam
-            filled = max(fuller, default=0.0) > ROOMY and not pressed
+            fuller = load > now.load
+            # A link so full would be the next jam; and agents follow a plan at different times, so
+            # for a moment a link has what comes before what goes has left it.
+            filled = not pressed and bool(
+                np.any(load[fuller] > ROOMY * now.assumed[fuller])
+                or np.any(meanwhile > np.maximum(now.load, FILL_MAX * now.assumed))
+            )
             if filled or not better(shares, after, self.manner.threshold):
                 why = "no other way would relieve it"
                 continue
@@ -411,12 +425,9 @@ class Decider:
         return answer or why
 
     def _candidates(
-        self, now: Present, jam: set[Ends], now_ms: Millis, *, held_too: bool
+        self, now: Present, jam: set[Ends], now_ms: Millis, reach: Reach
     ) -> list[FlowKey]:
-        """The heaviest flows of the jammed links, and those that have trees; heaviest first.
-
-        Flows that moved lately are left out, unless ``held_too``.
-        """
+        """The heaviest flows of the jammed links, and those that have trees; heaviest first."""
         jammed = {now.network.at[ends] for ends in jam}
         heads = now.network.head[now.network.open].tolist()
         relied_on = {now.network.brokers[node] for node in heads}
@@ -424,13 +435,13 @@ class Decider:
         for key, flow in self._flows.items():
             way = now.ways[key]
             held = flow.moved_ms is not None and now_ms - flow.moved_ms < self.manner.hold_ms
-            if held and not held_too:
+            if held and reach is Reach.RESTED:
                 continue
             if not (way and _may_move(key, flow, now.network, way, relied_on)):
                 continue
             if jammed.intersection(way):
                 on_jam.append((flow.rate.value, key))
-            elif flow.tree is not None:
+            elif flow.tree is not None or reach is Reach.ELSEWHERE:
                 others.append((flow.rate.value, key))
         on_jam.sort(reverse=True)
         total, so_far, chosen = sum(rate for rate, _ in on_jam), 0.0, list[FlowKey]()

@@ -38,6 +38,27 @@ def test_what_fits_is_lost_no_more_after_a_minute_and_moves_once(seed, queue_byt
     assert world.unsettled == 0, "each flow that waited saw its former way empty"
 
 
+def test_where_flows_of_a_jam_alone_find_no_way_flows_elsewhere_make_room():
+    """Before, the jam lasted until a second link was as full."""
+    world = Waiting(drawn(6), queue_bytes=QUEUES[0], told=False, seed=6)
+
+    world.run(120)
+
+    assert world.lost_share(RELIEVED_S) == 0
+    assert world.again() == {}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [8, 16, 19])
+def test_what_need_not_move_fills_no_link_while_some_agents_have_not_heard_of_the_move(seed):
+    """Before, flows that changed places after the hold overfilled short queues for a moment."""
+    world = Waiting(drawn(seed), queue_bytes=QUEUES[0], told=False, seed=seed)
+
+    world.run(WATCHED_S)
+
+    assert world.lost_share(RELIEVED_S) == 0
+
+
 def load(at_ms, *queues, rate=2_000_000.0, epoch=1, broker=1):
     links = tuple(LinkLoad(to, 1, rate, queue) for to, queue in enumerate(queues, broker + 1))
     return Load(STEERING_VERSION, "fed", broker, epoch, at_ms, links, ())

@@ -58,6 +58,7 @@ async def test_what_waits_under_a_former_name_is_taken_once(plain):
         await until(lambda: owed <= set(subscriber.came), "all came")
         publisher.resume()
         await gets_through(publisher, subscriber)
+        await until(lambda: named(agent, "session.moved"), "the former session is left")
         heir = predecessor_at(one.port)
         async with running(heir):
             await until(lambda: heir.present is not None, "answered")
