@@ -172,6 +172,8 @@ class Round:
             elif own is not None and own.digest == newest.digest and own.here and not own.deleted:
                 store.put(topic, newest.version, newest.digest, deleted=False, now_us=now_us)
                 adopted += 1
+            elif store.refuses(topic, newest.digest):
+                continue
             elif own is not None or self.found(topic) != newest.digest:
                 asks.setdefault((newest.way, newest.filter), []).append(topic)
         for (way, filter), topics in asks.items():

@@ -27,6 +27,7 @@ from zlib import crc32
 
 import msgspec
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.keeping import Keeping
 from federator.protocol.retained.places import TOPICS_MAX, Places, SortedNames
@@ -40,6 +41,9 @@ KEPT_AT_ONCE_MAX = 4
 
 PAGE_STEPS_MAX = 4
 """How many steps look for the entries of one page, whether or not they find any."""
+
+REFUSED_MAX = 4_096
+"""Refused values that are remembered; the oldest are forgotten first."""
 
 Buckets = dict[int, int]
 """The digest of the entries of each bucket; empty buckets are left out."""
@@ -115,6 +119,7 @@ class RetainedStore:
         self._names = SortedNames()
         self._tombstones = 0
         self._changed: dict[str, None] = {}  # since take_changes
+        self._refused: Recent[str, int] = Recent(REFUSED_MAX)  # digests of payloads
         # Entries touched before this number say nothing about our broker's state.
         self._restarted = 0
 
@@ -206,8 +211,18 @@ class RetainedStore:
             if entry.noted_us >= since_us and entry.version.origin != self._self_id:
                 self._know(topic, entry, here=False)
 
+    def refuse(self, topic: str, digest: int) -> None:
+        """Record that our broker refuses this value: it is not to be fetched again."""
+        self.doubt(topic)
+        self._refused.put(topic, digest)
+
+    def refuses(self, topic: str, digest: int) -> bool:
+        """Whether our broker refused this value since it started."""
+        return self._refused.get(topic) == digest
+
     def broker_restarted(self) -> None:
-        """Doubt everything: what our broker holds after a restart is unknown."""
+        """Doubt everything: what our broker holds after a restart, and takes, is unknown."""
+        self._refused.clear()
         self.touched += 1
         self._restarted = self.touched
         self._changed = dict.fromkeys(self._entries)

@@ -40,7 +40,6 @@ from federator.protocol.retained.store import RetainedStore, Verdict
 from federator.protocol.retained.versions import HybridClock, Version
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
-from federator.runtime.mqtt.wire import publish_topic
 from federator.runtime.process.clocks import beat, monotonic_ms, wall_clock_us
 from federator.runtime.retained.answers import RetainedAnswers
 from federator.runtime.retained.broker import RetainedBroker, RetainedCounters
@@ -246,9 +245,10 @@ class Retained:
 
     def refused(self, packet: bytes | bytearray) -> None:
         """Our broker refused ``packet``: if the topic has no value there, no client deleted it."""
-        topic = self.policy.renames.outward(publish_topic(packet))
-        if packet[0] & RETAIN_BIT and topic is not None:
-            self.store.doubt(topic)
+        for value in retained_in(bytes(packet)):
+            topic = self.policy.renames.outward(value.topic)
+            if topic is not None:
+                self.store.refuse(topic, value.digest)
 
     def on_data_down(self) -> None:
         """Doubt what we wrote last: the data connection broke."""

@@ -271,6 +271,25 @@ def test_a_known_value_that_our_broker_may_not_hold_is_fetched_again():
     assert round_.next_ask()[1].topics == ("a",)
 
 
+def test_a_value_that_our_broker_refused_is_not_fetched_until_it_changes_or_the_broker_restarts():
+    store = RetainedStore(1, tombstone_keep_us=10**9)
+
+    def fetched(time_us):
+        round_ = Round(store, wanted=lambda topic: True)
+        heard(round_, (1, 2), time_us)
+        round_.decide(NOW_US)
+        return round_.next_ask() is not None
+
+    assert fetched(4)
+    store.refuse("a", 7)
+    assert not fetched(4)
+    store.refuse("a", 8)
+    assert fetched(5)
+    store.refuse("a", 7)
+    store.broker_restarted()
+    assert fetched(4)
+
+
 def test_pages_out_of_turn_and_topics_beside_the_filter_change_nothing(many):
     round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
     ((_, pull),) = round_.on_offer((2, 1), make_offer("t/#", buckets_of(many, "t/#")))
