@@ -7,7 +7,7 @@ Source: docs/protocol.md section 11; ``Disk`` of ``protocol.custody.ports``.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from federator.protocol.custody.ports import Delivered, Positions, Record, moved
@@ -118,6 +118,7 @@ class Journal:
         self.id = id  # told by markers, so that those of another journal are not taken for ours
         self.entries: list[JournalEntry] = []
         self.marked = 0
+        self._folded: dict[tuple[BrokerId, bytes], tuple[int, ...]] = {}
         self.saved_since_us: dict[bytes, int] = {}
 
     def since_us(self) -> Mapping[bytes, int]:
@@ -137,7 +138,7 @@ class Journal:
     def positions(self, marker: int | None) -> Positions:
         """Where each chain is when entries up to ``marker`` were delivered; see the true one."""
         marker = self._newer(marker)
-        found: dict[tuple[BrokerId, bytes], tuple[int, ...]] = {}
+        found = dict(self._folded)
         for entry in self.entries[:marker]:
             for key in keys_in(entry.keys):
                 chain = entry.origin, key
@@ -154,14 +155,15 @@ class Journal:
     def _newer(self, marker: int | None) -> int | None:
         return max(marker or 0, self.marked) if marker is not None or self.marked else None
 
-    def keep_only(self, chains: Collection[tuple[BrokerId, bytes]]) -> None:
-        """Forget where other chains were."""
-        self.entries = [
-            replace(
-                each, keys=b"".join(k for k in keys_in(each.keys) if (each.origin, k) in chains)
-            )
-            for each in self.entries
-        ]
+    def fold(self, positions: Positions, *, folded_to: int) -> None:
+        """Replace entries up to ``folded_to`` by ``positions``, as ``DeliveryJournal.snapshot``."""
+        known, later = self.positions(folded_to), self.entries[folded_to:]
+        begun = {(entry.origin, key) for entry in later for key in keys_in(entry.keys)}
+        self._folded = {
+            at: known.get(at, (0, 0)) if at in begun else position
+            for at, position in positions.items()
+        }
+        self.entries[:folded_to] = [replace(entry, keys=b"") for entry in self.entries[:folded_to]]
 
     def marker(self) -> bytes:
         """What to leave at our broker behind the last entry."""
@@ -258,12 +260,12 @@ class DiskInUse:
     def fold_journal(
         self, positions: Positions | None, since_us: Mapping[bytes, int], *, folded_to: int
     ) -> bool:
-        """Write down since when our clients want what; forget where other chains were."""
+        """Replace entries up to ``folded_to`` by positions; ``None``: those of the journal."""
         if self._is_full("custody.journal_failed"):
             return False
         self.journal.saved_since_us = dict(since_us)
         if positions is not None:
-            self.journal.keep_only(positions)
+            self.journal.fold(positions, folded_to=folded_to)
         return True
 
     def load_owed(self) -> Mapping[str, int]:

@@ -172,7 +172,8 @@ class Destination:
         self._refused = False  # a foreign marker was refused
         self._up_ms: Millis | None = None
         self._marked = 0  # the last entry whose marker our broker is known to have
-        self._wants = self._saved_wants = 0  # counts changes of what our clients want
+        # Counts changes of what our clients want, and of positions that the journal does not know.
+        self._wants = self._saved_wants = 0
         self._due: list[Placed] = []
         self._again: list[Placed] = []  # recalled frames, which need no journal entry
         self.lies: Counter[BrokerId] = Counter()
@@ -320,9 +321,10 @@ class Destination:
         if not due:
             return
         counted = [_entry(placed) for placed in due if placed.links]
-        # A failed journal write delays nothing: if we are killed now, some frames come twice.
-        if counted:
-            self.disk.write_journal(counted)
+        # A failed journal write delays nothing: if we are killed now, some frames come twice. Later
+        # entries would seem to pass over what is not in it, so positions are written anew.
+        if counted and not self.disk.write_journal(counted):
+            self._wants += 1
         new = [entry.frame for entry in due if not entry.links or self._is_new(entry.frame)]
         self._deliver(new, now)
         if counted:

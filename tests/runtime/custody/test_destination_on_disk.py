@@ -1,5 +1,7 @@
 """The destination's side of custody between a journal on disk and a recorded broker."""
 
+import errno
+import os
 from itertools import count, pairwise
 
 import pytest
@@ -203,6 +205,27 @@ def test_what_came_after_a_lie_does_not_come_again_when_the_chain_goes_back(live
 
     true_5 = [5] if lie != b"body" else []
     assert lives.broker.came == [1, 2, 5, 6, 3, 4, *true_5]
+
+
+def test_what_came_while_the_disk_was_full_and_after_it_comes_once(lives, monkeypatch):
+    lives.arrive(1)
+    lives.agent.save()
+    with monkeypatch.context() as full:
+        full.setattr(lives.disk.journal, "append", no_space)
+        lives.arrive(2)
+    lives.arrive(3)
+    lives.agent.save()
+
+    lives.kill()
+    lives.marker_comes()
+    lives.arrive(4)
+    lives.settle([1, 2, 3, 4])
+
+    assert lives.broker.came == [1, 2, 3, 4]
+
+
+def no_space(deliveries):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_numbers_that_begin_anew_are_no_copies_though_the_content_is_the_same(lives):
