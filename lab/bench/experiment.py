@@ -36,6 +36,7 @@ from lab.bench.systems import (
     System,
 )
 from lab.bench.wire import Layout, topics
+from lab.frame.settings import numbers, setting
 from lab.grid.processes.children import Started
 from lab.grid.trial import Progress
 
@@ -85,7 +86,10 @@ async def idle_clients(host: str, port: int, *, count: int) -> AsyncIterator[Non
             writer.close()
 
 
-WINDOWS: Final = (100, 300, 900, 2_000, 4_000, 8_000)
+SYSTEMS: Final = ("echo", "broker", "gateway", "bridge", "limit", LIMIT_DIRECT, *AGENTS)
+MOST: Final = {"windows": 60_000, "rates": 100_000, "hops": 20}
+"""Windows are below the number of packet identifiers."""
+
 PROBE_RATE: Final = 200.0
 PROBE_S: Final = 0.5
 PROBE_TIMEOUT_S: Final = 60.0
@@ -93,29 +97,48 @@ MILLION: Final = 1e6
 NARROW: Final = 0  # in place of a rate: few messages on their way
 
 
+def _names(text: str) -> tuple[str, ...]:
+    """Names of systems written as ``bridge,federator``."""
+    names = tuple(text.split(","))
+    if unknown := sorted({*names} - {*SYSTEMS}):
+        raise ValueError(f"{', '.join(unknown)}: of {', '.join(SYSTEMS)} wanted")
+    return names
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is measured."""
 
-    # Of ``echo``, ``broker``, ``gateway``, ``bridge``, the least that agents can do, ``limit`` by
-    # brokers and ``limit-direct``, ``federator``, and our agents with links
-    # straight from one to the other, ``direct``, with the metrics stream on, ``metrics``, or
-    # secured: ``signed``, ``sealed``, ``proven``.
-    systems: tuple[str, ...] = ("echo", "broker", "bridge", "federator", "direct")
-    # Half of them publish, half subscribe, in pairs; the window is theirs together.
-    clients: int = 2
-    hops: tuple[int, ...] = (1, 3)  # for bridges and agents
-    qos: tuple[int, ...] = (0, 1)
-    repetitions: int = 3
-    payload_bytes: int = 64
-    link_delay_ms: float = 0  # of every link, each way
-    seconds: float = 3.0  # of each measured run
+    systems: tuple[str, ...] = setting(
+        "echo,broker,bridge,federator,direct",
+        f"Of {', '.join(SYSTEMS)}.",
+        parse=_names,
+        form="NAME[,NAME]",
+    )
+    clients: int = setting(2, "Half publish.", 2, 400)  # in pairs; the window is theirs together
+    hops: tuple[int, ...] = setting("1,3", "Links to cross.", parse=numbers, form="N[,N]")
+    qos: tuple[int, ...] = setting("0,1", "0, 1 or both.", parse=numbers, form="N[,N]")
+    rates: tuple[int, ...] = setting("1000,10000", "For delays.", parse=numbers, form="N[,N]")
+    windows: tuple[int, ...] = setting(
+        "100,300,900,2000,4000,8000", "To try.", parse=numbers, form="N[,N]"
+    )
+    repetitions: int = setting(3, "Of every run.", 1, 100)
+    seconds: float = setting(3.0, "Of every run.", 0.1, 600)
+    link_delay_ms: float = setting(0.0, "Of every link, each way.", 0, 1_000)
+    payload_bytes: int = setting(64, "Of every message.", 20, 2_000_000)
     warm_up_s: float = 0.5  # before it, at saturation; not counted
     climb_s: float = 0.7  # of each run on the ladder
     climbs: int = 2  # how often the ladder is climbed
     narrow: int = 100  # messages on their way, where a few must do for all systems alike
-    rates: tuple[int, ...] = (1_000, 10_000)  # messages per second at which delays are measured
-    windows: tuple[int, ...] = WINDOWS
+
+    def __post_init__(self) -> None:
+        if self.clients % 2:
+            raise ValueError("--clients: an even number wanted, for they come in pairs")
+        if not {*self.qos} <= {0, 1}:
+            raise ValueError("--qos: 0, 1 or both wanted")
+        for name, most in MOST.items():
+            if not all(1 <= each <= most for each in getattr(self, name)):
+                raise ValueError(f"--{name}: 1 to {most} wanted")
 
     def make_systems(self, folder: Path) -> list[System]:
         """The systems, those to be compared next to each other."""

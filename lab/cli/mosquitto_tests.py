@@ -13,9 +13,9 @@ from typing import Final
 import click
 
 from federator.cli.options import FOLDER, PLACE, option
-from lab.cli.common import folder_for, until_stopped
 from lab.conformance import source, suite
 from lab.conformance.suite import Result
+from lab.frame.printing import folder_for, until_stopped
 
 UNEXPECTED: Final = 1
 OUTPUT_LINES: Final = 12

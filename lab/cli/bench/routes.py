@@ -3,20 +3,23 @@
 Exit codes: 0; 69 when something did not start.
 """
 
-import json
-import logging
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
 import click
-import structlog
 import uvloop
 from rich.table import Table
 
 from federator.cli.options import FILE, option
 from lab.bench.routes import RouteCost, measure_routes
-from lab.cli.common import folder_for, report_console, until_stopped
+from lab.frame.printing import (
+    folder_for,
+    log_nothing,
+    report_console,
+    table_of,
+    until_stopped,
+    write_json,
+)
 
 COLUMNS = 100
 
@@ -31,7 +34,7 @@ def routes(
     topics: int, rate_hz: int, seconds: float, repetitions: int, json_file: Path | None
 ) -> int:
     """Measure what agents take for a publication: one prefix filter, or a filter for each topic."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    log_nothing()
     costs: list[RouteCost] = []
     for single in (False, True) * repetitions:
         with folder_for(None, verb="bench") as folder:
@@ -40,28 +43,19 @@ def routes(
             )
             found = uvloop.run(until_stopped(work, name="routes"))
         costs += found
-    if json_file is not None:
-        json_file.write_text(json.dumps([asdict(cost) for cost in costs], indent=1) + "\n")
+    write_json(json_file, costs)
     report_console(COLUMNS).print(_table(costs, topics))
     return 0
 
 
 def _table(costs: list[RouteCost], topics: int) -> Table:
-    table = Table(title=f"{topics:,} topics, processor time of both agents for a publication")
-    for column in (
-        "QoS",
-        "one prefix filter, us",
-        f"{topics:,} single ones, us",
-        "ratio",
-        "missing",
-    ):
-        table.add_column(column, justify="right")
+    rows = []
     for qos in sorted({cost.qos for cost in costs}):
         of_qos = [cost for cost in costs if cost.qos == qos]
         prefix = median(cost.agents_us for cost in of_qos if cost.filters == 1)
         single = median(cost.agents_us for cost in of_qos if cost.filters > 1)
-        missing = sum(cost.missing for cost in of_qos)
-        table.add_row(
-            str(qos), f"{prefix:.0f}", f"{single:.0f}", f"{single / prefix:.2f}", f"{missing:,}"
-        )
-    return table
+        figures = (f"{prefix:.0f}", f"{single:.0f}", f"{single / prefix:.2f}")
+        rows.append((str(qos), *figures, f"{sum(cost.missing for cost in of_qos):,}"))
+    columns = ("one prefix filter, us", f"{topics:,} single ones, us", "ratio", "missing")
+    title = f"{topics:,} topics, processor time of both agents for a publication"
+    return table_of(("QoS", *columns), rows, title=title)

@@ -21,25 +21,25 @@ from federator.cli.options import FILE, FOLDER, columns
 from federator.protocol.parameters import Strategy
 from federator.protocol.topology.graph import Strength
 from federator.protocol.types import BrokerId
-from lab.cli.common import (
-    Bars,
-    folder_for,
-    numbers,
-    report_console,
-    until_stopped,
-    write_atomically,
-)
 from lab.cli.grid import strategies as strategies
 from lab.cli.grid.plan import (
     AGENT_OPTIONS,
     CHEN2020_NAME,
+    Changes,
     Plan,
     Records,
     Trial,
     scenario_of,
-    span,
     trial_of,
 )
+from lab.frame.printing import (
+    Bars,
+    folder_for,
+    report_console,
+    until_stopped,
+    write_atomically,
+)
+from lab.frame.settings import options
 from lab.grid.measure import Measurement
 from lab.grid.processes.children import Child
 from lab.grid.report import as_json, render, render_mesh
@@ -75,24 +75,7 @@ REAP_S = 0.5
     metavar="N",
     help="N brokers join through one and arrange their links; then the one is killed.",
 )
-@click.option("--rows", type=click.IntRange(1, 20), help="Rows of brokers. [3]")
-@click.option("--cols", type=click.IntRange(1, 20), help="Columns of brokers. [3]")
-@click.option("--first-id", type=click.IntRange(0), help="Id of the first broker. [0]")
-@click.option("--link-delay-ms", type=click.FloatRange(0, 10_000), help="Of every link. [5]")
-@click.option("--redundancy", type=click.IntRange(1, 8), help="Parents per broker. [2]")
-@click.option(
-    "--subscribers", callback=numbers, metavar="ID[,ID]", help="Brokers with a subscriber."
-)
-@click.option("--publisher", type=int, help="Broker with the publisher.")
-@click.option("--publications", callback=numbers, metavar="N[,N]", help="Of each run. [500]")
-@click.option(
-    "--gap-ms",
-    callback=span,
-    metavar="MIN-MAX",
-    help="Between publications. [50-100] 0: one after another.",
-)
-@click.option("--payload-bytes", type=int, help="Of each publication. [64]")
-@click.option("--qos", type=click.IntRange(0, 2), help="Of publications and subscriptions. [0]")
+@options(Changes, sparse=True)
 @click.option(
     "--stay",
     is_flag=True,
@@ -120,6 +103,7 @@ REAP_S = 0.5
     "--keep-logs", type=FOLDER, help="Keep configurations, state and logs in this folder."
 )
 def command(
+    given: dict[str, Any],
     preset: str | None,
     strategy: str | None,
     all_pairs: bool,
@@ -131,7 +115,6 @@ def command(
     report: str | None,
     json_output: bool,
     keep_logs: Path | None,
-    **options: Any,  # noqa: ANN401  # of the scenario; see scenario_of
 ) -> int:
     """Run many real brokers and agents on this machine, and measure them.
 
@@ -139,8 +122,8 @@ def command(
     """
     wants_records = metrics is not None or report is not None
     if auto is not None:
-        others = (preset, strategy, plot, metrics, report, *options.values())
-        if all_pairs or any(value is not None for value in others):
+        others = (preset, strategy, plot, metrics, report)
+        if all_pairs or given or any(value is not None for value in others):
             raise click.UsageError("--auto goes with --stay, --state, --json and --keep-logs only")
         with folder_for(keep_logs, verb="grid") as folder:
             work = _carry_out_auto(auto, folder, stay=stay, state=state, as_json=json_output)
@@ -154,21 +137,20 @@ def command(
             raise click.UsageError("--metrics and --report do not go with strategies side by side")
         if stay or state is not None:
             raise click.UsageError("--stay and --state do not go with strategies side by side")
-        trial: Trial | None = trial_of(preset, strategy, all_pairs, plot, options)
+        trial: Trial | None = trial_of(preset, strategy, all_pairs, plot, given)
     elif all_pairs or plot is not None:
         raise click.UsageError("--all-pairs wants --strategy, and --plot wants --preset chen2020")
     else:
         trial = None
-    if report is not None and stay and options["publications"] is None:
+    if report is not None and stay and "publications" not in given:
         raise click.UsageError("--report wants --publications beside --stay, to be held against")
     plan = Plan(
-        scenario=scenario_of(None if trial else preset, options),
+        scenario=scenario_of(None if trial else preset, given),
         trial=trial,
         with_clients=not stay
-        or any(
-            each is not None for each in (preset, options["subscribers"], options["publications"])
-        ),
-        measure=not stay or options["publications"] is not None,
+        or preset is not None
+        or not given.keys().isdisjoint(("subscribers", "publications")),
+        measure=not stay or "publications" in given,
         stay=stay,
         state=state,
         as_json=json_output,

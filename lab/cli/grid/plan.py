@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from lab.cli.grid.strategies import settings
+from lab.frame.settings import numbers, setting
 from lab.grid.measure import Measurement
 from lab.grid.reporting import (
     PAGE,
@@ -109,17 +110,34 @@ class Plan:
     records: Records | None
 
 
-def span(
-    context: click.Context, option: click.Parameter, text: str | None
-) -> tuple[float, float] | None:
+def span(text: str) -> tuple[float, float]:
     """A span written as ``50-100``, or as one number for both ends."""
-    if text is None:
-        return None
     least, _, most = text.partition("-")
     try:
         return float(least), float(most or least)
     except ValueError:
-        raise click.BadParameter(f"{text!r}: 50-100 or 75 wanted", context, option) from None
+        raise ValueError("50-100 or 75 wanted") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What of a scenario can be asked for; ``Scenario`` has the same fields, but for the shape."""
+
+    rows: int = setting(3, "Rows of brokers.", 1, 20)
+    cols: int = setting(3, "Columns of brokers.", 1, 20)
+    first_id: int = setting(0, "Id of the first broker.", 0)
+    link_delay_ms: float = setting(5, "Of every link.", 0, 10_000)
+    redundancy: int = setting(2, "Parents per broker.", 1, 8)
+    subscribers: tuple[int, ...] | None = setting(
+        None, "Brokers with a subscriber.", parse=numbers, form="ID[,ID]"
+    )
+    publisher: int | None = setting(None, "Broker with the publisher.")
+    publications: tuple[int, ...] = setting("500", "Of each run.", parse=numbers, form="N[,N]")
+    gap_ms: tuple[float, float] = setting(
+        "50-100", "Between publications; 0: one after another.", parse=span, form="MIN-MAX"
+    )
+    payload_bytes: int = setting(64, "Of each publication.")
+    qos: int = setting(0, "Of publications and subscriptions.", 0, 2)
 
 
 def trial_of(
@@ -140,14 +158,14 @@ def trial_of(
         arrangement = Arrangement.of(scenario, all_pairs=all_pairs)
         return Trial(arrangement, settings(strategy or "both", scenario.redundancy), None)
     names = ("link_delay_ms", "payload_bytes", "qos", "gap_ms")
-    changes = {name: options[name] for name in names if options[name] is not None}
+    changes = {name: options[name] for name in names if name in options}
     _refuse(preset, ("rows", "cols", "first_id", "subscribers", "publisher"), options)
-    items = (options["publications"] or (ITEMS,))[0]
+    items = options.get("publications", (ITEMS,))[0]
     ids = TESTBED.ids
     changes |= {"subscribers": ids, "publishers": ids} if all_pairs else {}
     arrangement = replace(CHEN2020, **changes, publications=items)
     if strategy is not None:
-        return Trial(arrangement, settings(strategy, options["redundancy"] or 2), None)
+        return Trial(arrangement, settings(strategy, options.get("redundancy", 2)), None)
     if all_pairs or items < STEP:
         raise click.UsageError(f"--preset chen2020 has one pair, and {STEP} items at least")
     return Trial(arrangement, (), plot)
@@ -156,7 +174,7 @@ def trial_of(
 def _refuse(preset: str, names: Iterable[str], options: dict[str, Any]) -> None:
     """Refuse options that ``preset`` says itself."""
     for name in names:
-        if options[name] is not None:
+        if name in options:
             raise click.UsageError(f"--preset {preset} has its own --{name.replace('_', '-')}")
 
 
@@ -167,7 +185,7 @@ def scenario_of(preset: str | None, options: dict[str, Any]) -> Scenario:
     """
     try:
         shape = ("rows", "cols", "first_id")
-        given = {name: value for name, value in options.items() if value is not None}
+        given = dict(options)
         if preset is None:
             rows, cols, first_id = (given.pop(name, None) for name in shape)
             base = default_scenario(Grid(rows or 3, cols or 3, first_id or 0))

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from federator.protocol.parameters import Strategy
-from lab.cli.line_chart import line_chart, stacked
+from lab.frame.line_chart import line_chart, stacked
 from lab.grid.trial import (
     BOTH,
     CHEN2020,

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from federator.cli.options import FOLDER, columns, json_option, option
-from lab.cli.common import tell
-from lab.cli.line_chart import line_chart
 from lab.cli.paper.figures import claims_of, markdown, write_figures
+from lab.frame.line_chart import line_chart
+from lab.frame.printing import tell
 from lab.papers.codecs.claims import CLAIMS, Claim, Values, Verdict, by_series, estimate
 from lab.papers.codecs.distance import COMPARED, Ratio, distances
 from lab.papers.codecs.example import Told, placements

@@ -20,7 +20,7 @@ from federator.cli.planning.watching import interruption, watch
 from federator.planner.flow.instance import Instance
 from federator.planner.flow.instance_file import NODES_MAX, REQUESTS_MAX, encode
 from federator.planner.lagrangian import heuristic as lagrangian
-from lab.cli.common import tell
+from lab.frame.printing import tell
 from lab.papers.flow import generators, studies
 from lab.papers.flow.comparison import METHODS, TABLE_2, Run, Summary, run_of, summarise
 from lab.papers.pricing.world import Conditions

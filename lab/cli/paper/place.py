@@ -22,9 +22,9 @@ from rich.progress import track
 from federator.cli.options import FOLDER, PLACE, columns, json_option, option
 from federator.cli.planning.files import read_bytes
 from federator.errors import ConfigError
-from lab.cli.common import fields_of, tell
-from lab.cli.line_chart import line_chart
 from lab.cli.paper.figures import claims_of, markdown, write_figures
+from lab.frame.line_chart import line_chart
+from lab.frame.printing import fields_of, tell
 from lab.papers.placement.claims import CLAIMS, Means, means
 from lab.papers.placement.exact import solve_exactly
 from lab.papers.placement.hops import PlacementError
