@@ -119,7 +119,6 @@ class Round:
 
     @property
     def held(self) -> bool:
-        """No long silence, nothing twice, and at QoS 1 nothing lost or out of order."""
         whole = self.arrivals.exact if self.qos else not self.arrivals.duplicates
         return whole and self.gap_s <= GAP_S_MAX
 
@@ -169,11 +168,9 @@ class _Meshes:
 
     @property
     def clients(self) -> list[Client]:
-        """All of them but newcomers."""
         return [*self.at_core.values(), *self.counted.values(), self.publisher]
 
     def newcomers(self) -> list[Client]:
-        """Who makes another broker the core."""
         return list(self._subscribers(self.place.newcomer).values())
 
     def _subscribers(self, id: BrokerId) -> dict[int, Client]:
@@ -183,7 +180,6 @@ class _Meshes:
         return {qos: Client(at, f"{name}-{qos}", topic) for qos, topic in topics}
 
     async def publish(self, rate_hz: float, publications: int) -> int:
-        """Publish so many at each quality of service, at a steady rate."""
         loop = asyncio.get_running_loop()
         due_s = loop.time()
         for number in range(publications):
@@ -197,7 +193,6 @@ class _Meshes:
         return publications
 
     def fault(self, pages: Pages) -> str | None:
-        """What keeps the meshes from standing around their core, if anything."""
         for here, page in pages.items():
             for filter in self.topics.values():
                 mine = [mesh for mesh in page["meshes"] if mesh["filter"] == filter]

@@ -98,7 +98,6 @@ NARROW: Final = 0  # in place of a rate: few messages on their way
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Names of systems written as ``bridge,federator``."""
     names = tuple(text.split(","))
     if unknown := sorted({*names} - {*SYSTEMS}):
         raise ValueError(f"{', '.join(unknown)}: of {', '.join(SYSTEMS)} wanted")
@@ -141,7 +140,6 @@ class Plan:
                 raise ValueError(f"--{name}: 1 to {most} wanted")
 
     def make_systems(self, folder: Path) -> list[System]:
-        """The systems, those to be compared next to each other."""
         made: list[System] = []
         if "echo" in self.systems and self.clients == 2:  # it has room for no more
             made.append(Echo(folder / "echo"))
@@ -188,7 +186,6 @@ class Experiment(Started):
         self._subjects: list[_Subject] = []
 
     async def start(self) -> None:
-        """Start all systems; returns when publications get through each."""
         for done, system in enumerate(self._systems):
             self._progress("starting", done, len(self._systems))
             ends = await system.start()
@@ -218,7 +215,6 @@ class Experiment(Started):
             self.results.add(key, r.RESIDENT_IDLE, resident_mb(pid))
 
     async def _probe(self, subject: _Subject) -> None:
-        """Publish until a whole run arrives."""
         deadline = time.monotonic() + PROBE_TIMEOUT_S
         probing = {"rate": PROBE_RATE, "seconds": PROBE_S}
         while not (probe := await subject.generator.run("pace", **probing)).exact:
@@ -226,7 +222,6 @@ class Experiment(Started):
                 raise LinkError(f"{subject.key}: {probe.lost} of {probe.sent} probes were lost")
 
     async def run(self) -> Results:
-        """Find every window, then measure, repetition by repetition."""
         await self._climb()
         works = [*self._works()]
         total = len(works) * self._plan.repetitions
@@ -295,7 +290,6 @@ class Experiment(Started):
         self._add_processor(subject, "saturation", got, spent)
 
     async def _saturate_narrowly(self, subject: _Subject) -> None:
-        """The same with few messages on their way."""
         plan = self._plan
         got = await subject.generator.run(
             "saturate", window=plan.narrow, seconds=plan.seconds, warm_up_s=plan.warm_up_s
@@ -330,12 +324,10 @@ class Experiment(Started):
             )
 
     async def stop(self) -> None:
-        """End everything that was started."""
         await asyncio.gather(*(subject.generator.stop() for subject in self._subjects))
         await asyncio.gather(*(system.stop() for system in self._systems))
 
 
 def _processor(system: System) -> NDArray[np.float64]:
-    """Processor seconds of the brokers, and of the agents."""
     each = (system.brokers, system.agents)
     return np.array([processor_s(child.pid for child in children) for children in each])

@@ -72,7 +72,6 @@ def lookup_us(filters: list[str]) -> tuple[float, float]:
 
 
 def _topic_for(filter: str, number: int) -> str:
-    """A topic that ``filter`` matches."""
     return filter.replace("+", f"x{number}").replace("#", f"y{number}")
 
 
@@ -104,7 +103,6 @@ async def measure_filters(
 
 
 def _pair(folder: Path) -> RunningGrid:
-    """Two neighbouring brokers and their agents."""
     return RunningGrid(Graph(((HERE, THERE),)), folder, link_delay_ms=0, spawn=children.spawn)
 
 

@@ -72,7 +72,6 @@ BARS: Final = (
 
 
 def render(plan: Plan, results: Results, faults: Iterable[str]) -> RenderableType:
-    """The whole report."""
     parts: list[RenderableType] = []
     for qos in plan.qos:
         parts += [_throughput(plan, results, qos), Text()]
@@ -166,7 +165,6 @@ class _Bars:
     def add(
         self, what: str, values: list[float], limit: float, pattern: str, *, at_least: bool
     ) -> None:
-        """One bar; the median of ``values`` is held against it."""
         if values:
             got = median(values)
             met = got >= limit if at_least else got <= limit
@@ -213,7 +211,6 @@ RESIDENT_IDLE_MB_MAX: Final = 150.0
 
 
 def _gateway_bars(plan: Plan, results: Results) -> Table:
-    """The bars, as far as they were measured."""
     bars = _Bars(f"The gateway before a broker, {plan.clients} clients")
     for qos in plan.qos:
         ours, alone = Key("gateway", 0, qos), Key("broker", 0, qos)

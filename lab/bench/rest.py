@@ -97,7 +97,6 @@ async def measure_rest(
 
 
 async def _subscribe(grid: RunningGrid, filters: list[str]) -> None:
-    """Subscribe a share of ``filters`` at each broker; returns when all agents know all."""
     for number, here in enumerate(grid.grid.ids):
         await grid.client(here, f"at-rest-{here}", *filters[number :: len(grid.grid.ids)], qos=0)
 
@@ -118,7 +117,6 @@ class _Account:
 
 
 def _account(pid: int) -> _Account:
-    """What all threads of ``pid`` have taken so far."""
     processor_ns = wakes = 0
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():

@@ -62,7 +62,6 @@ async def measure_routes(
 async def _publish(
     publisher: MqttLink, topics: int, qos: int, *, rate_hz: int, seconds: float
 ) -> int:
-    """Publish at a steady rate; how many."""
     chance, began_s, sent = random.Random(topics), time.monotonic(), 0
     total = int(rate_hz * seconds)
     while sent < total:

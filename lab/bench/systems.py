@@ -78,14 +78,12 @@ class System(ABC):
         """
 
     async def stop(self) -> None:
-        """End everything that was started."""
         await asyncio.gather(*(agent.stop() for agent in self.agents))
         await asyncio.gather(*(broker.stop() for broker in self.brokers))
         if self._relays is not None:
             await self._relays.stop()
 
     async def _port_of(self, broker: BrokerProcess, *, link: str) -> int:
-        """The port by which ``broker`` is reached over the link of this name."""
         if not self._link_delay_ms:
             return broker.port
         if self._relays is None:
@@ -102,7 +100,6 @@ class BrokerLine(System):
         self.name = "bridge" if hops else "broker"
 
     async def start(self) -> Ends:
-        """Start the brokers one after the other: a bridge wants a port."""
         line: list[BrokerProcess] = []
         for number in range(self.hops, -1, -1):
             bridge: tuple[str, ...] = ()
@@ -123,7 +120,6 @@ class GatewayFront(System):
     name = "gateway"
 
     async def start(self) -> Ends:
-        """Start the broker, then the gateway."""
         broker = BrokerProcess(self._folder / "broker", log_topics=False)
         self.brokers.append(broker)
         await broker.start()
@@ -158,7 +154,6 @@ class AgentLine(System):
         self._agents: dict[BrokerId, AgentProcess] = {}
 
     async def start(self) -> Ends:
-        """Start all brokers, then all agents."""
         self.brokers += self._line.values()
         await asyncio.gather(*(broker.start() for broker in self._line.values()))
         for here, broker in self._line.items():
@@ -191,7 +186,6 @@ class AgentLine(System):
         return _ends(list(self._line.values()))
 
     async def stands(self, filter: str) -> None:
-        """Wait until every agent leads publications on by a route made for ``filter``."""
         deadline = time.monotonic() + STAND_TIMEOUT_S
         while (missing := await self._missing(filter)) is not None:
             if time.monotonic() > deadline:
@@ -199,7 +193,6 @@ class AgentLine(System):
             await asyncio.sleep(POLL_S)
 
     async def _missing(self, filter: str) -> str | None:
-        """What keeps publications from reaching the far end by a route made for them."""
         for here, agent in self._agents.items():
             if not agent.running:
                 raise LinkError(f"agent {here} ended:\n{agent.log_tail()}")
@@ -231,7 +224,6 @@ class LimitLine(System):
         self.name = name
 
     async def start(self) -> Ends:
-        """Compile the program, start the brokers, then a process beside each."""
         program = str(await self._compile())
         numbers = range(self.hops + 1)
         line = [BrokerProcess(self._folder / f"broker-{i}", log_topics=False) for i in numbers]
@@ -255,7 +247,6 @@ class LimitLine(System):
         return program
 
     async def _crossings(self, line: list[BrokerProcess]) -> list[list[str]]:
-        """What each process takes in and hands out, as its arguments."""
         words = [["sub", str(line[0].port), "bench/#"]]
         between = free_ports(self.hops) if self.name == LIMIT_DIRECT else []
         for number, broker in enumerate(line[1:]):
@@ -276,7 +267,6 @@ class Echo(System):
     name = "echo"
 
     async def start(self) -> Ends:
-        """Start the one process."""
         echo = Helper(python("lab.bench.echo"), log=self._folder / "echo.log")
         self.brokers.append(echo)
         await echo.start()

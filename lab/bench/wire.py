@@ -71,7 +71,6 @@ class Layout:
 
     @property
     def head(self) -> bytes:
-        """What every packet begins with."""
         topic = self.topic.encode()
         remaining = 2 + len(topic) + 2 * (self.qos > 0) + self.payload_bytes
         first = bytes([_PUBLISH | self.qos << 1]) + variable_byte_integer(remaining)
@@ -267,7 +266,6 @@ class Wire:
 
     @property
     def outstanding(self) -> int:
-        """Publications on their way."""
         return self.sent - self.ledger.received
 
     @property
@@ -294,7 +292,6 @@ class Wire:
         self._flush()
 
     def _flush(self) -> bool:
-        """Whether nothing waits for the kernel any more."""
         while self._unsent:
             try:
                 self._unsent = self._unsent[self.publisher.send(self._unsent) :]
@@ -342,7 +339,6 @@ class Wire:
             self._unacknowledged = self._unacknowledged[taken:]
 
     def _collect_acknowledgements(self) -> None:
-        """Count the PUBACKs of the broker."""
         if not self.layout.qos:
             return
         try:
@@ -361,7 +357,6 @@ class Wire:
         self._acks[: self._acks_left] = self._acks[used:filled]
 
     def close(self) -> None:
-        """Leave both brokers."""
         for link in (self.publisher, self.subscriber):
             with contextlib.suppress(OSError), link:
                 link.settimeout(1.0)

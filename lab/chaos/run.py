@@ -54,7 +54,6 @@ QOS: Final = {"0": (0,), "1": (1,), "2": (2,), "mixed": (1, 2)}
 
 
 def _classes(text: str) -> tuple[str, ...]:
-    """Names of fault classes written as ``link-cut,mixed``, or ``all``."""
     names = CLASSES if text == "all" else tuple(text.split(","))
     if not {*names} <= {*CLASSES}:
         raise ValueError("see --list")
@@ -115,12 +114,10 @@ class Plan:
 
     @property
     def grid(self) -> Grid:
-        """The brokers and links."""
         return Grid(self.rows, self.columns)
 
     @property
     def owes(self) -> bool:
-        """Whether anything is promised: at QoS 0 nothing is."""
         return min(self.qos) > 0
 
 
@@ -199,7 +196,6 @@ class ChaosRun:
         self._own_fault: BaseException | None = None
 
     def _choose_disks(self) -> dict[BrokerId, SmallDisk]:
-        """An origin's and a destination's state, of different brokers where there are."""
         layout = self._layout
         chosen = dict.fromkeys([layout.origins[0], layout.destinations[-1]])
         return {i: SmallDisk(self.folder / f"agent-{i}" / "state") for i in chosen}
@@ -301,7 +297,6 @@ class ChaosRun:
             await asyncio.sleep(SAMPLE_S)
 
     async def _hurt(self, stage: Stage) -> None:
-        """Episodes until the time is over."""
         plan = self.plan
         end_s = stage.now_s() + 60 * plan.minutes
         for name in plan.classes:
@@ -317,7 +312,6 @@ class ChaosRun:
             await self._episode(episode, stage)
 
     def _reports(self, stage: Stage) -> list[Violation]:
-        """What broke a promise so far."""
         found = stage.ledger.violations
         if not self.plan.owes:
             found = [each for each in found if each.kind not in UNPROMISED_AT_QOS_0]

@@ -15,7 +15,6 @@ VIOLATIONS_SHOWN = 12
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """The outcome, with the schedule as it went."""
     plan, layout = outcome.plan, outcome.layout
     return {
         "seed": plan.seed,
@@ -36,7 +35,6 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def render(outcome: Outcome) -> RenderableType:
-    """The verdict table, the agents, and what was violated."""
     parts: list[RenderableType] = [_header(outcome), _classes(outcome), _agents(outcome)]
     if len(outcome.plan.qos) > 1:
         parts.append(_swapped(outcome))

@@ -74,7 +74,6 @@ class Federation:
             self.near[b].append(a)
 
     def page(self, broker: int) -> LivePage:
-        """What the agent of ``broker`` answers now."""
         draw = self._random
         return LivePage(
             ready=True,
@@ -104,7 +103,6 @@ async def _stay(page: Page) -> None:
 
 
 async def _drag(page: Page) -> None:
-    """Drag the map about, as somebody with a mouse does."""
     x, y = await _middle(page)
     box = await _box(page)
     await page.mouse.move(box["x"] + 6, box["y"] + 6)  # a broker there would be dragged instead
@@ -115,7 +113,6 @@ async def _drag(page: Page) -> None:
 
 
 async def _wheel(page: Page) -> None:
-    """Zoom in and out."""
     await page.mouse.move(*await _middle(page))
     for step in itertools.count():
         await page.mouse.wheel(0, 40 if step // 20 % 2 else -40)

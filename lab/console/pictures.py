@@ -108,7 +108,6 @@ async def red_after_kill(stage: ConsoleStage, page: Page) -> float:
 
 
 async def refused(page: Page) -> None:
-    """Try to sign in as an operator with a stranger's password."""
     await page.locator("#sign").click()
     await page.locator("#name").fill(OPERATOR)
     await page.locator("#password").fill("open sesame, please")

@@ -46,7 +46,6 @@ class Written:
     tables: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "Written") -> None:
-        """Together with ``other``."""
         for name in ("records", "files", "bytes", "copies", "damaged", "tables"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 

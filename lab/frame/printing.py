@@ -83,7 +83,6 @@ def log_nothing() -> None:
 
 
 def bars_table(title: str, bars: "Iterable[Bar]") -> Table:
-    """What was wanted and what was got."""
     table = Table("", "wanted", "got", "met", title=title, title_justify="left")
     for bar in bars:
         table.add_row(bar.what, bar.wanted, bar.got, "yes" if bar.met else "NO")
@@ -101,7 +100,6 @@ class Bar:
 
 
 def table_of(columns: Iterable[str], rows: Iterable[Sequence[str]], **how: Any) -> Table:  # noqa: ANN401  # of Table
-    """A table whose first column is flush left, and all others right."""
     first, *others = columns
     table = Table(first, title_justify="left", **how)
     for name in others:
@@ -142,7 +140,6 @@ class Bars:
         self._tasks: dict[str, TaskID] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Show that ``done`` of ``total`` steps of ``what`` are taken."""
         if what not in self._tasks:
             self._tasks[what] = self.progress.add_task(what, total=total)
         self.progress.update(self._tasks[what], completed=done)
@@ -186,7 +183,6 @@ def _json(found: object, indent: int | None = None) -> bytes:
 
 
 def fields_of(outcome: "DataclassInstance") -> dict[str, object]:
-    """What a dataclass holds, by the names of its fields."""
     return {each.name: getattr(outcome, each.name) for each in fields(outcome)}
 
 

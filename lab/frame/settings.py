@@ -29,7 +29,6 @@ class _Option:
     form: str | None
 
     def read(self, context: click.Context, option: click.Parameter, text: Any) -> Any:  # noqa: ANN401
-        """What was written, as the field's value."""
         if self.parse is None or text is None:
             return text
         try:
@@ -38,7 +37,6 @@ class _Option:
             raise click.BadParameter(f"{text!r}: {error}", context, option) from None
 
     def type_for(self, annotation: Any) -> Any:  # noqa: ANN401  # of click
-        """The type of the option of a field."""
         if self.among:
             return click.Choice(list(self.among))
         if self.parse is not None:
@@ -134,7 +132,6 @@ def _decorator(
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Whole numbers written as ``1,3``."""
     try:
         return tuple(int(each) for each in text.split(","))
     except ValueError:

@@ -82,12 +82,10 @@ class Arrivals:
 
     @property
     def lost(self) -> int:
-        """Publications that never arrived."""
         return self.sent - self.received
 
     @property
     def exact(self) -> bool:
-        """Each publication arrived once, in order, and nothing else did."""
         return self.lost == self.duplicates == self.disordered == self.foreign == 0
 
     def __str__(self) -> str:
@@ -112,11 +110,9 @@ class Tally:
         self.received = self.duplicates = self.disordered = self.foreign = 0
 
     def has(self, number: int) -> bool:
-        """Whether publication ``number`` arrived."""
         return bool(self._seen[number])
 
     def arrived(self, payload: bytes, now_ns: int) -> None:
-        """Count one message."""
         if len(payload) != self._payload_bytes:
             self.foreign += 1
             return
@@ -217,7 +213,6 @@ class ClientProcess(Helper):
     async def run(
         self, traffic: Traffic, *, progress: Callable[[int], None] = lambda sent: None
     ) -> dict[str, Arrivals]:
-        """Publish and count; returns what each subscriber got."""
         await self.tell(asdict(traffic))
         while "arrivals" not in (message := await self.hear()):
             progress(message["sent"])
@@ -252,17 +247,14 @@ class Client(LinkObserver):
         self.subscribe(filters, qos=qos)
 
     def subscribe(self, filters: Sequence[str], *, qos: int = 1) -> None:
-        """Subscribe ``filters``, a few at a time."""
         for at in range(0, len(filters), FILTERS_AT_ONCE):
             some = filters[at : at + FILTERS_AT_ONCE]
             self.link.subscribe(TopicFilter(each, max_qos=QoS(qos)) for each in some)
 
     def on_subscribed(self, link: MqttLink) -> None:
-        """The broker granted what was asked of it."""
         self.subscribed.set()
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Count what one socket read brought."""
         now_ns = time.monotonic_ns()
         self.received += len(publishes)
         if self.tally is not None:
@@ -273,7 +265,6 @@ class Client(LinkObserver):
         self.arrival.set()
 
     def longest_gap_s(self, since_s: float, until_s: float) -> float:
-        """The longest silence between these two moments."""
         ends = [since_s, *(at for at in self.at_s or () if since_s < at < until_s), until_s]
         return max(after - before for before, after in pairwise(ends))
 
@@ -393,7 +384,6 @@ async def _serve() -> None:
 
 
 def main() -> None:
-    """Serve until stdin ends."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     go_first()
     uvloop.run(_serve())

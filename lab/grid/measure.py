@@ -56,7 +56,6 @@ class Delivery:
 
     @property
     def added_ms(self) -> float:
-        """Mean delay beyond the floor."""
         return self.arrivals.delay_ms_mean - self.floor_ms
 
     @property
@@ -76,7 +75,6 @@ class Announcements:
 
     @property
     def per_announcement(self) -> float:
-        """Publications per core announcement."""
         return self.messages / self.count
 
 
@@ -105,7 +103,6 @@ def delivery_faults(deliveries: list[Delivery]) -> list[str]:
 
 
 def differences_from_source(scenario: Scenario, mesh: Mesh) -> list[str]:
-    """A line for every broker whose parents are not those that the scenario's source prints."""
     return [
         f"broker {here} has parents {mesh.parents.get(here, ())}; the source gives {parents}"
         for here, parents in scenario.parents.items()
@@ -114,7 +111,6 @@ def differences_from_source(scenario: Scenario, mesh: Mesh) -> list[str]:
 
 
 def announcement_faults(announcements: Announcements | None) -> list[str]:
-    """A line when announcing cost more than the paper's bound."""
     if announcements is None or announcements.messages <= announcements.bound * announcements.count:
         return []
     return [
@@ -173,7 +169,6 @@ class Measurement:
 
     @property
     def mesh(self) -> Mesh:
-        """As the agents described it when they were last asked."""
         return observed_mesh(self._statuses, TOPIC)
 
     @property
@@ -225,7 +220,6 @@ class Measurement:
         )
 
     async def stop(self) -> None:
-        """Disconnect the clients."""
         await self._clients.stop()
 
     def _traffic(self, publications: int, seed: int) -> Traffic:

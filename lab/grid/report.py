@@ -57,7 +57,6 @@ def render_mesh(scenario: Scenario, mesh: Mesh, relayed_to: Collection[BrokerId]
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """The whole report as JSON-ready values."""
     scenario = outcome.scenario
     counts = outcome.announcements
     return {
@@ -175,8 +174,6 @@ _DOWN: _Marks = {True: ("▼", "▲"), False: ("▽", "△"), None: ("│",)}
 def draw(
     grid: Grid, mesh: Mesh, *, subscribers: Collection[BrokerId], publisher: BrokerId
 ) -> list[str]:
-    """The picture, a line per row of brokers and one between rows."""
-
     def label(here: BrokerId) -> str:
         mark = "·"
         if here == mesh.core:

@@ -132,7 +132,6 @@ class Copies:
 
     @classmethod
     def of(cls, statuses: Mapping[BrokerId, Mapping[str, Any]]) -> "Copies":
-        """Add the copies of all agents up."""
         counters = [status["counters"]["data"] for status in statuses.values()]
         return cls(
             sum(each["frames_out"] for each in counters),

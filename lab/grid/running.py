@@ -148,11 +148,9 @@ class RunningGrid(Stage):
         return {"links": links, "direct": direct}
 
     async def statuses(self) -> Pages:
-        """Every agent's ``/status``. Raises as ``pages``."""
         return await self.pages("/status")
 
     def links_up(self, statuses: Pages) -> str | None:
-        """What keeps the grid from being ready: an agent, or a link of one."""
         for here, status in statuses.items():
             if not status["ready"]:
                 return f"agent {here} is not ready: {status['ready_reason']}"
@@ -166,7 +164,6 @@ class RunningGrid(Stage):
         return None
 
     def interest_known(self, statuses: Pages) -> str | None:
-        """Which agent still asks for more than it knows to be needed, and why."""
         for here, status in statuses.items():
             if status["discovery"]["widened"]:
                 return f"agent {here} asks for everything: {status['discovery']['reason']}"
@@ -188,7 +185,6 @@ class RunningGrid(Stage):
             await self.relays.order(act, direct_relay_name(there), ways=[Way.FORTH])
 
     async def count(self, counter: str, *links: Link) -> int:
-        """A counter of the links' relays, added (see ``RelayProcess.counters``)."""
         names = self._relays_of(links)
         return sum([(await self.relays.counters(name))[counter] for name in names])
 

@@ -61,7 +61,6 @@ class Stage(Started):
         """Start nothing: the experiment does, one by one."""
 
     async def stop(self) -> None:
-        """End everything that was started."""
         await self.beside.aclose()
         await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
         await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
@@ -102,7 +101,6 @@ class Stage(Started):
         await self.agents[id].start()
 
     def endpoint(self, id: BrokerId) -> Endpoint:
-        """Where clients of a broker connect."""
         broker = self.brokers[id]
         return Endpoint(*broker.place, socket=str(broker.socket) if broker.socket else None)
 
@@ -119,7 +117,6 @@ class Stage(Started):
         return Stream((here, there), self.endpoint(at), self.endpoint(to))
 
     async def run(self, work: Coroutine[None, None, None]) -> None:
-        """Do ``work`` until the stage ends."""
         await self.beside.enter_async_context(running(work))
 
     async def pages(self, path: str) -> Pages:

@@ -39,14 +39,12 @@ class Stream:
         self.run_number = 0
 
     def begin(self, publications: int) -> Tally:
-        """Count from now on what arrives of a new run."""
         self.run_number += 1
         tally = Tally(self.run_number, publications, payload_bytes=PAYLOAD_BYTES)
         self.subscriber.tally = tally
         return tally
 
     async def publish(self, number: int, *, qos: int = 1) -> None:
-        """Publish a number, once there is room."""
         link = self.publisher.link
         while True:
             now_ns = time.monotonic_ns()
@@ -56,7 +54,6 @@ class Stream:
             await asyncio.sleep(0.001)
 
     async def drain(self, tally: Tally, publications: int, *, silence_s: float = SILENCE_S) -> None:
-        """Wait until all arrived, or nothing comes any more."""
         received, since_s = -1, time.monotonic()
         while tally.received < publications and time.monotonic() - since_s < silence_s:
             if tally.received != received:

@@ -114,7 +114,6 @@ class State:
 
     @property
     def total(self) -> float:
-        """All entries of a table together."""
         return self.cores + self.filters + self.children + self.destinations
 
 
@@ -134,12 +133,10 @@ class TrialOutcome:
 
     @property
     def delay_ms(self) -> float:
-        """The mean over all pairs."""
         return fmean(pair.arrivals.delay_ms_mean for pair in self.pairs)
 
     @property
     def floor_ms(self) -> float:
-        """The mean of the pairs' floors."""
         return fmean(pair.floor_ms for pair in self.pairs)
 
     @property
@@ -149,12 +146,10 @@ class TrialOutcome:
 
     @property
     def worst_p99_ms(self) -> float:
-        """The largest 99th percentile of any pair."""
         return max(pair.arrivals.delay_ms_p99 for pair in self.pairs)
 
     @property
     def data_per_publication(self) -> float:
-        """Frames that agents sent for each publication."""
         return self.data_messages / self.publications
 
 
@@ -347,7 +342,6 @@ def knee(completed_ms: Mapping[int, float]) -> int | None:
 
 
 def is_faster(short: Completion, long: Completion) -> bool:
-    """Whether the shortest path is faster at every size and place."""
     pairs = zip(astuple(short), astuple(long), strict=True)
     return all(
         a and a.keys() == b.keys() and all(a[size] < b[size] for size in a) for a, b in pairs

@@ -92,7 +92,6 @@ class Outcome(Result):
 
     @property
     def held(self) -> bool:
-        """Whether the first and the last world cost a leaf about as much."""
         first, last = self.costs[0], self.costs[-1]
         quiet = sorted((first.quiet_bytes_per_s, last.quiet_bytes_per_s))
         return (

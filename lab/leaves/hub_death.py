@@ -94,7 +94,6 @@ class _Stage(Stage):
         await self.until(_unserved)
 
     async def cut(self, leaf: BrokerId, seconds: float) -> None:
-        """Cut a leaf off from both its hubs for a while."""
         for act in ("cut", "heal"):
             for hub in LEAVES[leaf]:
                 await self.relays.order(act, f"{leaf}>{hub}")
@@ -102,7 +101,6 @@ class _Stage(Stage):
 
 
 def _unserved(pages: Pages) -> str | None:
-    """Name a leaf that the hub which it prefers does not serve."""
     for leaf, (hub, _) in LEAVES.items():
         now = pages[leaf]
         known = now["ready"] and not now["discovery"]["widened"]

@@ -90,7 +90,6 @@ class Draws:
 
 
 def _zipf(count: int, skew: float) -> list[float]:
-    """Cumulated shares of the first, the second, ..."""
     cumulated = list(accumulate((rank + 1) ** -skew for rank in range(count)))
     return [each / cumulated[-1] for each in cumulated]
 

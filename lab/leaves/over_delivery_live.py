@@ -80,7 +80,6 @@ async def counted(
 
 
 async def _steady(hub: AgentProcess) -> int:
-    """How many filters the mesh is asked for, once that changes no more."""
     loop = asyncio.get_running_loop()
     asked, since_s = -1, loop.time()
     while loop.time() < since_s + QUIET_S:

@@ -102,7 +102,6 @@ class World:
 
     @property
     def announced(self) -> int:
-        """Filters that are announced in all."""
         return sum(len(member.asked) for member in self.members)
 
     def hear(self, message: c.NodeMessage, now_ms: Millis) -> None:
@@ -111,7 +110,6 @@ class World:
         self._pass_on(now_ms)
 
     def on_time(self, now_ms: Millis) -> None:
-        """Do what is due."""
         for member in self.members:
             due_ms = member.node.next_deadline_ms()
             if due_ms is not None and due_ms <= now_ms:

@@ -43,7 +43,6 @@ class WorldProcess(Helper):
     async def begin(
         self, *, own_port: int, hub_port: int, hub: BrokerId, brokers: int, filters: int
     ) -> int:
-        """Make it, and link it with the hub; how many filters it announces."""
         ports = {"own_port": own_port, "hub_port": hub_port}
         told = await self.ask(
             {"do": "begin", **ports, "hub": hub, "brokers": brokers, "filters": filters}
@@ -51,7 +50,6 @@ class WorldProcess(Helper):
         return int(told["announced"])
 
     async def change(self, per_s: float) -> None:
-        """Have so many changes a second from now on."""
         await self.ask({"do": "change", "per_s": per_s})
 
     async def count(self) -> tuple[int, int]:
@@ -68,7 +66,6 @@ class _Gate(LinkObserver):
         self._kinds = {control_topic(FEDERATION, kind): kind for kind in codec.CONTROL_KINDS}
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Take what came."""
         for packet, _, _ in publishes:
             self._take(packet)
 
@@ -79,7 +76,6 @@ class _Gate(LinkObserver):
                 self.world.hear(message, Millis(monotonic_ms()))
 
     def subscribe(self, link: MqttLink) -> None:
-        """Ask our broker for it."""
         link.subscribe(live_filter(topic, QoS.AT_MOST_ONCE) for topic in self._kinds)
 
 
@@ -92,7 +88,6 @@ class _Driver:
         self._changes = self._announced = 0
 
     async def obey(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Carry out one command."""
         match order.pop("do"):
             case "begin":
                 return {"announced": await self._begin(**order)}
@@ -146,7 +141,6 @@ class _Driver:
                 self._announced += world.change(Millis(monotonic_ms()))
 
     def close(self) -> None:
-        """End what runs."""
         for task in self._tasks:
             task.cancel()
 

@@ -78,7 +78,6 @@ class Looked:
 
     @property
     def cries_wolf(self) -> bool:
-        """Whether it says that something was lost, and nothing was."""
         return bool(self.reported_missing) and not self.clients_missing
 
 
@@ -96,7 +95,6 @@ class Outcome(Result):
 
     @property
     def held(self) -> bool:
-        """Whether clients, reports and dashboard tell one story."""
         return all(self._is_held(looked) for looked in (self.reports, self.glances))
 
     def _is_held(self, looked: Sequence[Looked]) -> bool:
@@ -162,7 +160,6 @@ class _MixedRun:
         self._visits = 0
 
     async def run(self) -> Outcome:
-        """Do all of it. Raises ``LinkError``: something did not start."""
         self._end_s = time.monotonic() + self._plan.minutes * 60
         async with self._grid as grid:
             urls = [broker.url for broker in grid.brokers.values()]
@@ -265,7 +262,6 @@ class _MixedRun:
             await self._make_report()
 
     async def _make_report(self) -> None:
-        """Make a report of what there is, and hold it against the counts of clients."""
         number = len(self.outcome.reports)
         records = self._folder / f"records-{number}"
         records.mkdir()
@@ -301,7 +297,6 @@ class _MixedRun:
 
     @property
     def _at_s(self) -> float:
-        """Since it began."""
         return self._plan.minutes * 60 - (self._end_s - time.monotonic())
 
     def _tell(self, what: str, looked: Looked) -> None:

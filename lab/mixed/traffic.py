@@ -57,7 +57,6 @@ class Publishing:
     counts: Counter[str] = field(default_factory=Counter)
 
     async def run(self) -> None:
-        """Publish at every broker, at QoS 1. Ends by cancellation."""
         async with asyncio.TaskGroup() as tasks:
             for broker in self.stage.brokers:
                 tasks.create_task(self._publish_at(broker), name=f"publisher {broker}")
@@ -93,7 +92,6 @@ class Tally:
     def settle(
         self, who: str, wanted: Mapping[str, Sequence[int]], came: Counter[tuple[str, int]]
     ) -> None:
-        """Judge one visit."""
         self.visits += 1
         for topic, numbers in wanted.items():
             self.owed += len(numbers)
@@ -117,12 +115,10 @@ class Visit(Client):
         self._came.update((packet.topic, int(bytes(packet.payload))) for packet, _, _ in publishes)
 
     async def begin(self) -> None:
-        """Wait until the subscription stands; from now on it is owed."""
         await asyncio.sleep(STANDS_S)
         self._before = dict(self._counts)
 
     async def leave(self, tally: Tally) -> None:
-        """Wait for what is owed, and settle."""
         wanted = owed(self._filter, self._before, dict(self._counts))
         awaited = {(topic, number) for topic, numbers in wanted.items() for number in numbers}
         with contextlib.suppress(LinkError):

@@ -53,7 +53,6 @@ class Beside:
 
     @property
     def held(self) -> bool:
-        """Whether it is as good as it should be."""
         fast = self.throughput is None or self.throughput >= THROUGHPUT_MIN
         return fast and self.median_delay <= DELAY_MAX
 
@@ -68,7 +67,6 @@ class Outcome(Result):
 
     @property
     def exact(self) -> bool:
-        """Whether each publication arrived once and in order."""
         return all(each.exact for each in self.arrivals.values())
 
     @property
@@ -76,7 +74,6 @@ class Outcome(Result):
         return self.exact and all(each.held for each in self.beside())
 
     def beside(self) -> Iterator[Beside]:
-        """The site's link beside the other one, to the hub and from it."""
         for direction, (one, other) in BESIDE.items():
             delay = self.arrivals[one].delay_ms_p50 / self.arrivals[other].delay_ms_p50
             rates = self.rates_hz

@@ -69,7 +69,6 @@ class NatStage(Stage):
         return path
 
     async def stop(self) -> None:
-        """Take all of it down."""
         await super().stop()
         self._network.remove()
 
@@ -94,7 +93,6 @@ def _url(host: str) -> str:
 
 
 def _unlinked(pages: Pages) -> str | None:
-    """Name an agent that lacks a link, or does not know its broker's subscriptions yet."""
     for id, status in pages.items():
         up = sorted(link["neighbour"] for link in status["links"] if link["state"] == "up")
         if not status["ready"] or status["discovery"]["widened"] or up != LINKED[id]:

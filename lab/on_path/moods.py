@@ -62,11 +62,9 @@ class Moody:
             yield self.rng.choice(list(Mood))
 
     def turn(self, mood: Mood) -> None:
-        """Be of another mood."""
         self.mood = mood
 
     def keep(self, packet: bytes) -> None:
-        """Remember a packet, in the place of any."""
         if len(self.kept) < KEPT_MAX:
             self.kept.append(packet)
         else:

@@ -60,7 +60,6 @@ class Outcome(Result):
 
     @property
     def lost(self) -> int:
-        """Publications that never arrived."""
         return sum(each.lost for each in self.arrivals.values())
 
     @property
@@ -69,7 +68,6 @@ class Outcome(Result):
 
     @property
     def longest_s(self) -> float:
-        """How long the last connection to be given up stood."""
         return max(self.given_up_s, default=0.0)
 
     def lines(self) -> Iterator[str]:
@@ -121,7 +119,6 @@ class _Pair(Stage):
         await self.until(self._by_brokers)
 
     def _by_brokers(self, pages: Pages) -> str | None:
-        """Name an agent whose frames the brokers still carry."""
         _, page = KEYS[self.transport]
         for id, status in pages.items():
             if not any(link[page] and link[page]["used"] for link in status["links"]):

@@ -77,7 +77,6 @@ class Steered:
 
     @property
     def held(self) -> bool:
-        """Whether this is what was to be shown."""
         return (
             self.cost <= COST_TIMES_MAX * self.exact
             and self.fullest <= FULLEST_MAX
@@ -86,7 +85,6 @@ class Steered:
 
     @property
     def text(self) -> str:
-        """In a line."""
         return (
             f"demand {self.seed}: {self.fullest_ordinary:.0%} of a link by shortest paths;"
             f" steered {self.fullest:.0%}, paths cost {self.cost:g}, exact {self.exact:g}"
@@ -151,7 +149,6 @@ class Outcome(Judged):
     demands: list[Steered]
 
     def verdicts(self) -> Iterator[Verdict]:
-        """The one verdict."""
         count, total = sum(each.held for each in self.demands), len(self.demands)
         worst = max(each.cost / each.exact for each in self.demands) - 1
         text = f"{count} of {total} demands: paths at most {worst:+.1%} over exact"

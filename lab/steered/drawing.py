@@ -38,7 +38,6 @@ def _side(title: str, spell: Spell) -> list[str]:
 
 
 def _way(way: Way, loads: Mapping[Way, float]) -> list[str]:
-    """One direction of a link, to the right of who goes along it, and its load beside it."""
     share = loads[way] / CAPACITY
     (x1, y1), (x2, y2) = map(_place, way)
     right = ((y1 - y2) / STEP * -1, (x1 - x2) / STEP * -1)

@@ -59,11 +59,9 @@ class Spell:
 
     @property
     def fullest(self) -> float:
-        """The load of the fullest link over its capacity."""
         return max(self.loads_bit_per_s.values()) / CAPACITY
 
     def worst_ms(self, share: float) -> float:
-        """That quantile of the flow that fares worst."""
         return max(each.quantile_ms(share) for each in self.arrived.values())
 
 

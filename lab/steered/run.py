@@ -58,7 +58,6 @@ class Outcome(Judged):
     moved_s: list[float] = field(default_factory=list)  # from the steerer's start to its plan
 
     def verdicts(self) -> Iterator[Verdict]:
-        """Verdicts on medians over the turns; on losses and links of the worst turn."""
         lost = max(spell.lost_share for spell in self.steered)
         before = median(spell.lost_share for spell in self.plain)
         yield Verdict(f"lost {lost:.2%} (wanted 0), {before:.1%} without a steerer", lost == 0)
@@ -157,14 +156,12 @@ def _lightly(demand: Demand) -> float:
 
 
 def _planned(pages: Mapping[BrokerId, Mapping[str, Any]]) -> str | None:
-    """What keeps a flow from having a tree."""
     if not any(page["steering"]["trees"] for page in pages.values()):
         return "no flow has a tree"
     return None
 
 
 def _no_plan(pages: Mapping[BrokerId, Mapping[str, Any]]) -> str | None:
-    """Which agent still follows a plan with trees."""
     left = [here for here, page in pages.items() if page["steering"]["trees"]]
     return f"agents {left} follow trees" if left else None
 

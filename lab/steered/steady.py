@@ -90,7 +90,6 @@ class Steady(Judged):
     sent: int = 0
 
     def verdicts(self) -> Iterator[Verdict]:
-        """Verdicts on moves while nothing changed, at the burst, and after the shift."""
         steady = [each for each in self.moves if SETTLING_S <= each.seconds < self.burst_s]
         counts = Counter(each.flow for each in steady)
         allowed = ceil(self.seconds / PERIOD_S)
@@ -156,7 +155,6 @@ class _Minutes:
     tell: Tell
 
     async def pass_by(self, begun_s: float) -> None:
-        """All of them; the steerer began at ``begun_s``."""
         found = self.found
         settling = self._publishing(SETTLING_S)
         await asyncio.sleep(SETTLING_S)
@@ -186,7 +184,6 @@ class _Minutes:
         return asyncio.create_task(self.flows.spell(seconds, self.noise), name="publishing")
 
     async def _shift(self) -> float:
-        """From now on rates are those after the shift; what it asks of the link, of a capacity."""
         trees = (await self.steerer.status())["trees"]
         self.noise.times = times = shift_of(ways_of(DEMANDS, trees))
         for demand, share in times.items():

@@ -35,7 +35,6 @@ class Demand:
 
     @property
     def topic(self) -> str:
-        """What they publish on."""
         return f"steered/{self.origin}/{self.destination}/{round(self.rate)}"
 
     def __str__(self) -> str:
@@ -53,7 +52,6 @@ class Arrived:
 
     @property
     def lost(self) -> int:
-        """Publications that never came."""
         return self.sent - self.came
 
     def quantile_ms(self, share: float) -> float:
@@ -75,7 +73,6 @@ class _Flow(Client):
         self.delays_ns: dict[tuple[int, int], int] = {}
 
     async def publish(self, spell: int, share: Share, end_s: float) -> int:
-        """Publish at ``share`` of the rate until then; how many."""
         number, due_s = 0, time.monotonic()
         while time.monotonic() < end_s:
             stamp = _STAMP.pack(spell, number, time.monotonic_ns())
@@ -87,7 +84,6 @@ class _Flow(Client):
         return number
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Note what came, and how old it was."""
         for packet, _, _ in publishes:
             spell, number, sent_ns = _STAMP.unpack_from(packet.payload)
             self.came[spell, number] += 1
@@ -122,7 +118,6 @@ class Flows:
 
 @contextlib.asynccontextmanager
 async def flowing(grid: Stage, demands: Sequence[Demand]) -> AsyncIterator[Flows]:
-    """Connect all clients, for as long as the context lasts."""
     flows = [_Flow(grid, demand) for demand in demands]
     clients = [client for flow in flows for client in (flow, flow.publisher)]
     async with running(*(client.link.run() for client in clients)):

@@ -55,7 +55,6 @@ class Plan:
 
     @property
     def udp(self) -> dict[str, Any]:
-        """The section of the agents' configuration."""
         return {} if self.wait_ms is None else {"wait_ms": self.wait_ms}
 
 
@@ -122,7 +121,6 @@ class _Flows:
     _samples: _Samples
 
     async def run(self) -> None:
-        """Measure over roads that lose; in the last round, then over the same that do not."""
         plan, line = self._plan, self._line
         first, *_, last = line.brokers
         stream = line.stream(("first", first), ("last", last))
@@ -141,7 +139,6 @@ class _Flows:
         await stream.evenly(count, self._plan.rate_hz, qos=0, silence_s=QUIET_S)
 
     async def _flow(self, stream: Stream, qos: int, plr: float) -> None:
-        """Publish, and wait until nothing more comes."""
         plan = self._plan
         before = await self._counts()
         came = await stream.evenly(plan.count, plan.rate_hz, qos=qos, silence_s=QUIET_S)
@@ -210,7 +207,6 @@ def _model(spent: Mapping[str, int], plr: float, plan: Plan) -> float:
 
 
 def _quantile(ordered_ms: list[float], share: float) -> float:
-    """The delay that ``share`` of what was delivered did not exceed."""
     return ordered_ms[min(len(ordered_ms) - 1, int(len(ordered_ms) * share))]
 
 
@@ -232,7 +228,6 @@ LOSSLESS_MAX: Final = 0.05
 
 
 def judged(rows: list[Row]) -> list[Bar]:
-    """Every part of the bar that ``rows`` say something of."""
     of_all = [row for row in rows if (row.transport, row.turn) == (DATAGRAMS, ALL_ROUNDS)]
     return [part for row in of_all for part in (_lossy if row.plr else _lossless)(row, rows)]
 
@@ -273,6 +268,5 @@ def _lossless(row: Row, rows: list[Row]) -> Iterator[Bar]:
 
 
 def _beside(row: Row, rows: list[Row]) -> Row:
-    """What TCP came to beside it."""
     wanted = (TCP, row.qos, row.plr, row.turn)
     return next(r for r in rows if (r.transport, r.qos, r.plr, r.turn) == wanted)

@@ -49,7 +49,6 @@ class Line(Stage):
         self._keys = KeyFolder(self.folder / "keys", FEDERATION)
 
     async def start(self) -> None:
-        """Make the namespaces, and start roads and brokers."""
         for host in self._hosts.values():
             host.make()
         await self._roads.start()
@@ -100,12 +99,10 @@ class Line(Stage):
         await self.until(partial(_unlinked, transport))
 
     async def stop_agents(self) -> None:
-        """End all agents."""
         await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
         self.agents = {}
 
     async def stop(self) -> None:
-        """Take all of it down."""
         await super().stop()
         await self._roads.stop()
         for host in self._hosts.values():
@@ -117,7 +114,6 @@ def _address_of(broker: int) -> str:
 
 
 def _unlinked(transport: str, pages: Pages) -> str | None:
-    """Name an agent that lacks a link, or does not use it as it should."""
     for i, status in pages.items():
         up = [link for link in status["links"] if link["state"] == "up"]
         if transport == "udp-fec":

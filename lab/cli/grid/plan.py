@@ -111,7 +111,6 @@ class Plan:
 
 
 def span(text: str) -> tuple[float, float]:
-    """A span written as ``50-100``, or as one number for both ends."""
     least, _, most = text.partition("-")
     try:
         return float(least), float(most or least)
@@ -172,7 +171,6 @@ def trial_of(
 
 
 def _refuse(preset: str, names: Iterable[str], options: dict[str, Any]) -> None:
-    """Refuse options that ``preset`` says itself."""
     for name in names:
         if name in options:
             raise click.UsageError(f"--preset {preset} has its own --{name.replace('_', '-')}")

@@ -68,7 +68,6 @@ def settings(strategy: str, redundancy: int) -> tuple[Setting, ...]:
 async def compare(
     trials: Iterable[tuple[Arrangement, Setting]], folder: Path, *, progress: Progress
 ) -> list[TrialOutcome]:
-    """Carry one trial out after the other, each in a folder of its own."""
     found = []
     for number, (arrangement, setting) in enumerate(trials):
         inside = folder / str(number)
@@ -103,13 +102,11 @@ def bars(outcomes: Sequence[TrialOutcome]) -> list[tuple[str, bool]]:
 
 
 def faults(outcomes: Sequence[TrialOutcome]) -> list[str]:
-    """A line for everything that is not as it must be."""
     lost = [f"{o.setting.name}: {fault}" for o in outcomes for fault in o.faults]
     return lost + [f"missed: {text}" for text, kept in bars(outcomes) if not kept]
 
 
 def render(outcomes: Sequence[TrialOutcome]) -> RenderableType:
-    """The comparison, for people."""
     first = outcomes[0]
     table = _table(f"{len(first.pairs)} pairs, {first.publications} publications")
     table.add_column("")
@@ -130,7 +127,6 @@ def _table(title: str) -> Table:
 
 
 def as_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
-    """The comparison as JSON-ready values."""
     return {
         "settings": [
             {
@@ -149,13 +145,11 @@ def as_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
 
 
 def completions(outcomes: Sequence[TrialOutcome]) -> tuple[Completion, Completion]:
-    """The completion times of the long path and of the short one."""
     long, short = (completion_of(outcome, CHEN2020.step) for outcome in outcomes)
     return long, short
 
 
 def completion_faults(outcomes: Sequence[TrialOutcome]) -> list[str]:
-    """What is not as it must be."""
     long, short = completions(outcomes)
     found = [f"{o.setting.name}: {fault}" for o in outcomes for fault in o.faults]
     if not is_faster(short, long):
@@ -164,7 +158,6 @@ def completion_faults(outcomes: Sequence[TrialOutcome]) -> list[str]:
 
 
 def render_completion(outcomes: Sequence[TrialOutcome]) -> RenderableType:
-    """Completion times as a table, a row per size."""
     long, short = completions(outcomes)
     table = _table("Completion time, s: on the long path, and on the shortest")
     table.add_column("items", justify="right")
@@ -206,7 +199,6 @@ def completion_chart(outcomes: Sequence[TrialOutcome]) -> str:
 
 
 def completion_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
-    """Completion times as JSON-ready values."""
     long, short = completions(outcomes)
     found = completion_faults(outcomes)
     told = [

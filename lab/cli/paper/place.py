@@ -248,7 +248,6 @@ class _Tried:
 
     @property
     def row(self) -> tuple[str, str, str, str, str]:
-        """Cells of a table."""
         power = self.failure if self.power_mw is None else f"{self.power_mw:.6g}"
         bound = "" if self.lower_bound_mw is None else f"{self.lower_bound_mw:.6g}"
         gap = "" if self.gap is None else f"{100 * self.gap:.3f}"

@@ -70,7 +70,6 @@ class AgentConfig:
     leaves: tuple[BrokerId, ...] = ()  # that hang on it
 
     def toml(self, state_dir: Path) -> str:
-        """The configuration file."""
         top = {"federation": self.federation, "state_dir": str(state_dir)}
         lines = toml(top | {"security": self.security, "role": self.role})
         sections: Sections = {
@@ -142,7 +141,6 @@ class AgentProcess(Child):
         return False
 
     async def ready(self) -> bool:
-        """What ``/readyz`` says; ``False`` also when nobody answers."""
         with contextlib.suppress(OSError, LinkError):
             return (await self._get("/readyz"))[0] == 200
         return False
@@ -163,7 +161,6 @@ class AgentProcess(Child):
 
     @property
     def http_port(self) -> int:
-        """Where its pages are."""
         if self._http_port is None:
             raise LinkError(f"{self._what} has no HTTP port before its start")
         return self._http_port

@@ -98,7 +98,6 @@ class BrokerProcess(Child):
 
     @property
     def place(self) -> tuple[str, int]:
-        """Where clients connect."""
         return self.host, self.port
 
     @property
@@ -120,7 +119,6 @@ class BrokerProcess(Child):
                 return
 
     def configuration(self) -> str:
-        """The text of its mosquitto.conf."""
         lines = [f"listener {self.port} {self.host}"]
         if self.socket is not None:
             lines.append(f"listener 0 {self.socket}")

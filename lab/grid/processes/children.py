@@ -76,7 +76,6 @@ def mortal(command: list[str]) -> list[str]:
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs ``module`` with our interpreter."""
     return [sys.executable, "-m", module, *arguments]
 
 
@@ -146,14 +145,12 @@ class Child(Started):
 
     @property
     def pid(self) -> int:
-        """Process id of the program itself: ``setpriv`` turns into it."""
         if self._process is None:
             raise LinkError(f"{self._what} was never started")
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process exists; a paused one does."""
         return self._process is not None and self._process.poll() is None
 
     async def start(self) -> None:
@@ -190,7 +187,6 @@ class Child(Started):
         return self._process is None or await end(self._process)
 
     async def restart(self) -> None:
-        """Stop cleanly and start again with the same state."""
         await self.stop()
         await self.start()
 
@@ -205,17 +201,14 @@ class Child(Started):
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
         os.kill(self.pid, signal.SIGCONT)
 
     def log_lines(self) -> list[str]:
-        """Its log so far."""
         if not self.log_path.exists():
             return []
         return self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
 
     def log_tail(self, lines: int = 10) -> str:
-        """The last lines of its log, for messages to people."""
         return "\n".join(self.log_lines()[-lines:])
 
 
@@ -263,11 +256,9 @@ class Helper(Started):
 
     @property
     def pid(self) -> int:
-        """Process id of the child."""
         return self._running().pid
 
     async def start(self) -> None:
-        """Start the program."""
         with self._log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
                 *mortal(self._command),
@@ -279,7 +270,6 @@ class Helper(Started):
             )
 
     async def tell(self, message: dict[str, Any]) -> None:
-        """Send one object."""
         stdin = self._running().stdin
         assert stdin is not None
         stdin.write(json.dumps(message).encode() + b"\n")

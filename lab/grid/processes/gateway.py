@@ -36,7 +36,6 @@ class GatewayConfig:
     upstreams: dict[BrokerId, tuple[str, ...]] = field(default_factory=dict)
 
     def toml(self, *, port: int, http_port: int) -> str:
-        """The configuration file."""
         lines = toml({"federation": self.federation, "name": self.name})
         sections: Sections = {
             "http": {"port": http_port},
@@ -74,7 +73,6 @@ class GatewayProcess(Serving):
         self._process = self._spawn(command, log=self.log_path)
 
     async def _answers(self) -> bool:
-        """Whether it listens and a broker answers it."""
         try:
             return bool((await self.status())["ready"])
         except LinkError:

@@ -35,7 +35,6 @@ class Namespace:
         self.run("ip", "link", "set", "lo", "up")
 
     def remove(self) -> None:
-        """Take it away, if it was made."""
         with contextlib.suppress(LinkError):
             run("ip", "netns", "del", self.name)
 

@@ -88,7 +88,6 @@ class Claim:
 
 
 def by_series(rows: Iterable[Row]) -> Values:
-    """The rows as arrays over seeds, x ascending."""
     found: dict[tuple[int, str], dict[float, dict[int, float]]] = defaultdict(
         lambda: defaultdict(dict)
     )
@@ -107,7 +106,6 @@ def overall(values: Values, figure: int, series: str) -> FloatArray:
 
 
 def difference(values: Values, figure: int, one: str, other: str) -> Estimate:
-    """``one`` less ``other``, tree by tree."""
     return estimate(overall(values, figure, one) - overall(values, figure, other))
 
 

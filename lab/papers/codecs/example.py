@@ -35,7 +35,6 @@ class Told(NamedTuple):
 
 
 def problem(charge: Charge = Charge.PAPER, *, opening: float = 0.0) -> Problem:
-    """The tree of Figure 2."""
     tree = Tree(np.array(PARENTS, dtype=np.int64))
     return Problem(tree, np.array(LOST, dtype=np.int64), opening, charge)
 

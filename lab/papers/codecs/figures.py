@@ -62,7 +62,6 @@ class Row(NamedTuple):
 
 
 def trees(setting: Setting, nodes: int) -> list[Tree]:
-    """One tree for each seed."""
     return [
         random_tree(nodes, np.random.default_rng([seed, nodes]), fanout_max=setting.fanout_max)
         for seed in range(setting.seeds)
@@ -70,7 +69,6 @@ def trees(setting: Setting, nodes: int) -> list[Tree]:
 
 
 def problem_of(setting: Setting, tree: Tree, charge: Charge = Charge.PAPER) -> Problem:
-    """What planners make of ``lossy_of``."""
     lossy = lossy_of(setting, tree)
     lost = planned_for(lossy.plr, lossy.abl, share=setting.share)
     lost[: tree.roots] = 0
@@ -83,7 +81,6 @@ def lossy_of(setting: Setting, tree: Tree) -> Lossy:
 
 
 def over_time(setting: Setting) -> Iterator[Row]:
-    """The values of Figures 4 to 6."""
     each = trees(setting, setting.nodes)
     whole, order = forest(each)
     lossy = lossy_of(setting, whole)
@@ -129,7 +126,6 @@ def _while_playing(setting: Setting, game: Game, lossy: Lossy, rng: np.random.Ge
 
 
 def over_size(setting: Setting) -> Iterator[Row]:
-    """The values of Figures 7 to 9."""
     for nodes in setting.sizes:
         messages = max(setting.pairs // nodes, 10)
         each = trees(setting, nodes)

@@ -195,7 +195,6 @@ class Game:
 
 
 def play(problem: Problem, rule: Rule, rng: np.random.Generator) -> Played:
-    """Rounds until nothing changes."""
     game = Game(problem, rule, rng)
     for rounds in range(ROUNDS_MAX):
         if not game.round():

@@ -29,7 +29,6 @@ class Claim:
 
 
 def means(rows: Iterable[Row]) -> Means:
-    """Mean over seeds; x ascending."""
     values: dict[tuple[int, str], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         values[row.figure, row.series][row.x].append(row.value)

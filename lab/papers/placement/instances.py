@@ -54,14 +54,12 @@ class Setting:
 
     @property
     def expected_work(self) -> float:
-        """Mean workload of all containers."""
         shared = self.services * self.topics_used * self.shared_mbps
         brokers = BROKER_WORK * (self.topics * self.topic_mbps + shared)
         return brokers + sum(self.service_work) / 2 * (shared + self.services * self.user_mbps)
 
 
 def draw(setting: Setting, *, seed: int) -> Instance:
-    """A random instance."""
     rng = np.random.default_rng(seed)
     devices, topics, services = setting.devices, setting.topics, setting.services
     uses = rng.permuted(np.arange(topics * services).reshape(services, topics), axis=1)

@@ -80,7 +80,6 @@ def points(*, delegation_seeds: int, placement_seeds: int, scale: float = 1.0) -
 
 
 def rows(point: Point) -> list[Row]:
-    """The rows of figures that one point gives."""
     match point.sweep:
         case "locality" | "subscribers" | "popularity":
             return _delegation_rows(point)

@@ -98,7 +98,6 @@ class World:
         self._usable = _usable(instance)
 
     def run(self, watch: Watch) -> str:
-        """Live through all rounds, or through so many more; why it ended."""
         rounds, lived = self.conditions.rounds, len(self.records)
         for round_ in range(lived, lived + rounds):
             if watch.over():
@@ -122,7 +121,6 @@ class World:
             broker.subscribe(wanted[broker.id])
 
     def routing(self) -> Routing:
-        """What is carried now: arcs by which publishers reach subscribers, admitted throughout."""
         arcs: list[list[int]] = [[] for _ in range(self.instance.topics)]
         for broker in self.brokers:
             for topic, state in broker.topics.items():
@@ -253,7 +251,6 @@ class World:
 
     @property
     def now_ms(self) -> int:
-        """The simulated instant."""
         return self.agenda.now_ms
 
     def _later(self, after_ms: int, call: Callable[..., None], *args: object) -> None:
@@ -266,7 +263,6 @@ def _usable(instance: Instance) -> BoolArray:
 
 
 def _brokers(instance: Instance) -> list[Broker]:
-    """Every node as a broker that knows its own links, topics and clients and nothing else."""
     unit = float(instance.cost.mean()) or 1.0
     owner: dict[int, int] = {}
     for arc in range(instance.arcs):
