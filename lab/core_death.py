@@ -25,7 +25,7 @@ from lab.frame.settings import setting
 from lab.grid.clients import Arrivals, Client, Tally, stamped
 from lab.grid.running import RunningGrid
 from lab.grid.stage import DEEP, Pages
-from lab.grid.streams import PAYLOAD_BYTES, running
+from lab.grid.streams import PAYLOAD_BYTES, paced, running
 from lab.grid.topology import Grid
 
 GRID: Final = Grid(3, 3, first_id=0)
@@ -179,18 +179,12 @@ class _Meshes:
         at = self._grid.endpoint(id)
         return {qos: Client(at, f"{name}-{qos}", topic) for qos, topic in topics}
 
-    async def publish(self, rate_hz: float, publications: int) -> int:
-        loop = asyncio.get_running_loop()
-        due_s = loop.time()
-        for number in range(publications):
+    async def publish(self, rate_hz: float, publications: int) -> None:
+        async for number in paced(publications, rate_hz):
             for qos, topic in self.topics.items():
-                payload = stamped(
-                    self._number, number, time.monotonic_ns(), payload_bytes=PAYLOAD_BYTES
-                )
+                now_ns = time.monotonic_ns()
+                payload = stamped(self._number, number, now_ns, payload_bytes=PAYLOAD_BYTES)
                 assert self.publisher.link.publish(topic, payload, qos=qos), "its broker lives"
-            due_s += 1 / rate_hz
-            await asyncio.sleep(max(0.0, due_s - loop.time()))
-        return publications
 
     def fault(self, pages: Pages) -> str | None:
         for here, page in pages.items():

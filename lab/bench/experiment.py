@@ -22,8 +22,8 @@ from federator.errors import LinkError
 from federator.gateway import wire
 from federator.gateway.wire import V5, V311, Kind
 from lab.bench import records as r
-from lab.bench.generator import Ends, Generator, Outcome
-from lab.bench.processor import processor_s, resident_mb
+from lab.bench.generator import Generator, Outcome
+from lab.bench.processor import resident_mb
 from lab.bench.records import Key, Results
 from lab.bench.systems import (
     AGENTS,
@@ -188,9 +188,9 @@ class Experiment(Started):
     async def start(self) -> None:
         for done, system in enumerate(self._systems):
             self._progress("starting", done, len(self._systems))
-            ends = await system.start()
+            await system.start()
             if isinstance(system, GatewayFront):
-                await self._measure_idle(system, ends)
+                await self._measure_idle(system)
             for qos in self._plan.qos:
                 if system.name == "echo" and qos:
                     continue
@@ -200,18 +200,18 @@ class Experiment(Started):
                 pairs = self._plan.clients // 2
                 subject = _Subject(system, key, Generator(self._folder, name, pairs=pairs))
                 self._subjects.append(subject)
-                await subject.generator.connect(ends, layout)
+                await subject.generator.connect(system.ends, layout)
                 for topic in topics(layout.topic, pairs):
                     await system.stands(topic)
                 await self._probe(subject)
         self._progress("starting", len(self._systems), len(self._systems))
 
-    async def _measure_idle(self, gateway: GatewayFront, ends: Ends) -> None:
+    async def _measure_idle(self, gateway: GatewayFront) -> None:
         """Memory of a gateway before it has carried anything, with many clients and without."""
         key = Key(gateway.name, gateway.hops, 0)
-        (pid,) = (agent.pid for agent in gateway.agents)
+        (pid,) = (process.pid for process in gateway.at_work)
         self.results.add(key, r.RESIDENT, resident_mb(pid))
-        async with idle_clients(*ends.publish_at, count=r.IDLE_CLIENTS):
+        async with idle_clients(*gateway.ends.publish_at, count=r.IDLE_CLIENTS):
             self.results.add(key, r.RESIDENT_IDLE, resident_mb(pid))
 
     async def _probe(self, subject: _Subject) -> None:
@@ -272,9 +272,9 @@ class Experiment(Started):
         plan, steps = self._plan, 0
         how = {"seconds": plan.seconds, "warm_up_s": plan.warm_up_s}
         while True:
-            before = _processor(subject.system)
+            before = np.array(subject.system.processor_s())
             got = await subject.generator.run("saturate", window=subject.window, **how)
-            spent = _processor(subject.system) - before
+            spent = np.array(subject.system.processor_s()) - before
             smaller = [window for window in plan.windows if window < subject.window]
             if not got.lost or not smaller:
                 break
@@ -298,9 +298,9 @@ class Experiment(Started):
         self.results.add(subject.key, r.NARROW, got.rate)
 
     async def _pace(self, subject: _Subject, rate: int) -> None:
-        before = _processor(subject.system)
+        before = np.array(subject.system.processor_s())
         got = await subject.generator.run("pace", rate=rate, seconds=self._plan.seconds)
-        spent = _processor(subject.system) - before
+        spent = np.array(subject.system.processor_s()) - before
         self._check(subject, f"{rate}/s", got)
         add = self.results.add
         add(subject.key, f"delay_p50_at_{rate}", got.delay_us_p50, "us")
@@ -326,8 +326,3 @@ class Experiment(Started):
     async def stop(self) -> None:
         await asyncio.gather(*(subject.generator.stop() for subject in self._subjects))
         await asyncio.gather(*(system.stop() for system in self._systems))
-
-
-def _processor(system: System) -> NDArray[np.float64]:
-    each = (system.brokers, system.agents)
-    return np.array([processor_s(child.pid for child in children) for children in each])

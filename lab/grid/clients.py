@@ -49,6 +49,12 @@ def stamped(run: int, number: int, sent_ns: int, *, payload_bytes: int) -> bytes
     return _STAMP.pack(run, number, sent_ns).ljust(payload_bytes, b".")
 
 
+def run_of(payload: bytes) -> int:
+    """The run of a publication that was ``stamped``."""
+    run: int = _STAMP.unpack_from(payload)[0]
+    return run
+
+
 @dataclass(frozen=True, slots=True)
 class Delays:
     """All delays of one subscriber in one run, in microseconds: see ``metric_records.Sketch``."""
@@ -161,6 +167,17 @@ class Tally:
         kept = each_us if len(each_us) <= DELAYS_KEPT_MAX else ()
         made = msgspec.structs.asdict(sketch((delay_us, 1) for delay_us in each_us))
         return Delays(**made | {"buckets": tuple(made["buckets"])}, each_us=kept)
+
+
+async def drain(tallies: Sequence[Tally], publications: int, *, silence_s: float) -> None:
+    """Wait until all ``publications`` arrived everywhere, or nothing comes for so long."""
+    received, since_s = -1, time.monotonic()
+    while (count := sum(tally.received for tally in tallies)) < publications * len(tallies):
+        if count != received:
+            received, since_s = count, time.monotonic()
+        elif time.monotonic() - since_s > silence_s:
+            break
+        await asyncio.sleep(POLL_S)
 
 
 CONNECT_TIMEOUT_S: Final = 30.0
@@ -314,7 +331,8 @@ class _Experiment:
         gc.disable()  # a collection is a delay of ours, not of the system under test
         try:
             await self._publish(traffic, list(tallies.values()), report)
-            await self._drain(traffic.publications, list(tallies.values()))
+            await drain(list(tallies.values()), traffic.publications, silence_s=SILENCE_S)
+            await asyncio.sleep(LINGER_S)
         finally:
             gc.enable()
         return {name: tally.arrivals(traffic.publications) for name, tally in tallies.items()}
@@ -353,16 +371,6 @@ class _Experiment:
                 while not all(tally.has(number) for tally in tallies):
                     self._arrival.clear()
                     await self._arrival.wait()
-
-    async def _drain(self, publications: int, tallies: list[Tally]) -> None:
-        received, since = -1, time.monotonic()
-        while (count := sum(tally.received for tally in tallies)) < publications * len(tallies):
-            if count != received:
-                received, since = count, time.monotonic()
-            elif time.monotonic() - since > SILENCE_S:
-                break
-            await asyncio.sleep(POLL_S)
-        await asyncio.sleep(LINGER_S)
 
 
 async def _serve() -> None:

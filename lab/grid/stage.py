@@ -19,6 +19,7 @@ from lab.grid.processes import warm
 from lab.grid.processes.agent import AgentConfig, AgentProcess
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.children import Spawn, Started
+from lab.grid.processes.namespace import Namespace
 from lab.grid.processes.relay_process import RelayProcess
 from lab.grid.streams import Stream, running
 from lab.grid.waiting import until
@@ -42,10 +43,16 @@ class Stage(Started):
         folder: For configurations, state and logs; made when missing.
         broker_options: Further lines of every broker's configuration.
         spawn: Starts the agents.
+        hosts: Where brokers and agents are that are not on this host.
     """
 
     def __init__(
-        self, folder: Path, *, broker_options: tuple[str, ...] = (), spawn: Spawn = warm.spawn
+        self,
+        folder: Path,
+        *,
+        broker_options: tuple[str, ...] = (),
+        spawn: Spawn = warm.spawn,
+        hosts: Mapping[BrokerId, Namespace] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -56,6 +63,7 @@ class Stage(Started):
         """What is ended before the agents are."""
         self._broker_options = broker_options
         self._spawn = spawn
+        self._hosts = hosts or {}
 
     async def start(self) -> None:
         """Start nothing: the experiment does, one by one."""
@@ -66,10 +74,17 @@ class Stage(Started):
         await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
         await self.relays.stop()
 
-    async def broker(self, id: BrokerId, *more: str) -> BrokerProcess:
+    async def broker(
+        self,
+        id: BrokerId,
+        *more: str,
+        **how: Any,  # noqa: ANN401  # of BrokerProcess
+    ) -> BrokerProcess:
         """Start a broker; ``more``: further lines of its configuration."""
-        options = (*self._broker_options, *more)
-        self.brokers[id] = BrokerProcess(self.folder / f"broker-{id}", extra_config=options)
+        if host := self._hosts.get(id):
+            how |= {"spawn": host.spawn, "socket": self.folder / f"{id}.sock"}
+        options, folder = (*self._broker_options, *more), self.folder / f"broker-{id}"
+        self.brokers[id] = BrokerProcess(folder, extra_config=options, **how)
         await self.brokers[id].start()
         return self.brokers[id]
 
@@ -80,9 +95,22 @@ class Stage(Started):
         **more: Any,  # noqa: ANN401  # fields of AgentConfig by name
     ) -> AgentProcess:
         """Start the agent of broker ``id``; ``neighbours`` are URLs of brokers."""
-        config = AgentConfig(id, self.brokers[id].url, dict(neighbours or {}), **more)
-        self.agents[id] = AgentProcess(self.folder / f"agent-{id}", config, self._spawn)
-        await self.agents[id].start()
+        agent = self.planned(id, self.brokers[id].url, neighbours, **more)
+        await agent.start()
+        return agent
+
+    def planned(
+        self,
+        id: BrokerId,
+        url: str,
+        neighbours: Mapping[BrokerId, str] | None = None,
+        **more: Any,  # noqa: ANN401  # fields of AgentConfig by name
+    ) -> AgentProcess:
+        """The agent of the broker at ``url``, not started yet."""
+        config, folder = AgentConfig(id, url, dict(neighbours or {}), **more), f"agent-{id}"
+        host = self._hosts.get(id)
+        how = (self._spawn,) if host is None else (host.spawn, host.connect)
+        self.agents[id] = AgentProcess(self.folder / folder, config, *how)
         return self.agents[id]
 
     async def relayed(self, name: str, there: BrokerId, *, delay_ms: float = 0.0) -> str:

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
-from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
-from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.agent import KeyFolder
 from lab.grid.processes.children import Helper, python
 from lab.grid.processes.namespace import Namespace
 from lab.grid.running import FEDERATION
@@ -39,9 +38,9 @@ class Line(Stage):
     def __init__(self, folder: Path, *, hops: int, delay_ms: float, seed: int) -> None:
         if os.geteuid() != 0 or not os.path.exists("/dev/net/tun") or shutil.which("ip") is None:
             raise LinkError("lossy roads need root, /dev/net/tun and iproute2")
-        super().__init__(folder.absolute())
-        self._hosts = {BrokerId(i): Namespace(str(i)) for i in range(1, hops + 2)}
-        names = [host.name for host in self._hosts.values()]
+        hosts = {BrokerId(i): Namespace(str(i)) for i in range(1, hops + 2)}
+        super().__init__(folder.absolute(), broker_options=("set_tcp_nodelay true",), hosts=hosts)
+        names = [host.name for host in hosts.values()]
         roads = [(names[i], names[i + 1], f"road{i + 1}") for i in range(hops)]
         order = {"roads": roads, "delay_ms": delay_ms, "seed": seed}
         command = python("lab.bench.lossy.roads", json.dumps(order))
@@ -60,15 +59,7 @@ class Line(Stage):
                     host.run("ip", "link", "set", f"road{road}", "up")
                     to = ("route", "add", _address_of(neighbour), "dev", f"road{road}")
                     host.run("ip", *to, "src", _address_of(i))
-            self.brokers[i] = BrokerProcess(
-                self.folder / f"broker-{i}",
-                port=MQTT_PORT,
-                extra_config=("set_tcp_nodelay true",),
-                host=_address_of(i),
-                socket=self.folder / f"{i}.sock",
-                spawn=host.spawn,
-            )
-            await self.brokers[i].start()
+            await self.broker(i, port=MQTT_PORT, host=_address_of(i))
 
     async def roads(self, **order: float) -> dict[str, dict[str, int]]:
         """Have the roads lose otherwise, if that is said; what passed so far."""
@@ -79,22 +70,16 @@ class Line(Stage):
 
         Raises ``LinkError``: they are not, in time.
         """
-        for i, host in self._hosts.items():
-            folder = self.folder / f"agent-{i}-{transport}"
-            shutil.rmtree(folder, ignore_errors=True)
-            near = (BrokerId(n) for n in (i - 1, i + 1) if n in self._hosts)
-            config = AgentConfig(
-                i,
-                self.brokers[i].url,
-                {n: self.brokers[n].url for n in near},
-                more={
-                    "links": {"transport": transport},
-                    "udp": {"listen": f"{_address_of(i)}:{UDP_PORT}", **udp},
-                    "keys": self._keys.section(i),
-                },
-                security="signed",
-            )
-            self.agents[i] = AgentProcess(folder, config, host.spawn, host.connect)
+        for i, broker in self.brokers.items():
+            shutil.rmtree(self.folder / f"agent-{i}", ignore_errors=True)
+            near = (BrokerId(n) for n in (i - 1, i + 1) if n in self.brokers)
+            more = {
+                "links": {"transport": transport},
+                "udp": {"listen": f"{_address_of(i)}:{UDP_PORT}", **udp},
+                "keys": self._keys.section(i),
+            }
+            urls = {n: self.brokers[n].url for n in near}
+            self.planned(i, broker.url, urls, more=more, security="signed")
         await asyncio.gather(*(agent.start() for agent in self.agents.values()))
         await self.until(partial(_unlinked, transport))
 

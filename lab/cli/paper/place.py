@@ -22,9 +22,9 @@ from rich.progress import track
 from federator.cli.options import FOLDER, PLACE, columns, json_option, option
 from federator.cli.planning.files import read_bytes
 from federator.errors import ConfigError
-from lab.cli.paper.figures import claims_of, markdown, write_figures
 from lab.frame.line_chart import line_chart
 from lab.frame.printing import fields_of, tell
+from lab.papers.figures import HEAD, Row, Verdict, markdown, records_of, write_figures
 from lab.papers.placement.claims import CLAIMS, Means, means
 from lab.papers.placement.exact import solve_exactly
 from lab.papers.placement.hops import PlacementError
@@ -33,7 +33,7 @@ from lab.papers.placement.instance_file import parse
 from lab.papers.placement.instances import Setting, draw
 from lab.papers.placement.search import search
 from lab.papers.placement.simple import place_greedily, place_randomly
-from lab.papers.placement.sweeps import FIGURES, Row, points, rows
+from lab.papers.placement.sweeps import FIGURES, points, rows
 
 DIFFERS = 1
 
@@ -79,21 +79,16 @@ def command(
     computed = (delegation_seeds, placement_seeds)
     found = _computed(*computed) if table is None else read_table(table)
     curves = means(found)
-    verdicts = [
-        "yes" if claim.check(curves) else "differs" if claim.differs else "NO" for claim in CLAIMS
-    ]
-    lines = [("figure", "holds", "the paper says", "ours")]
-    for claim, verdict in zip(CLAIMS, verdicts, strict=True):
-        why = f" ({claim.differs})" if claim.differs else ""
-        lines.append((str(claim.figure), verdict, claim.text, claim.told(curves) + why))
+    claims = [claim.row(curves) for claim in CLAIMS]
+    verdicts = [holds for _, holds, *_ in claims]
     title = "# Placement: the paper's claims, held against ours"
-    pages = {"claims.md": f"{title}\n\n{markdown(lines)}"}
-    write_figures(out, Row._fields, found, plots=_plots(curves), pages=pages)
-    told = columns([(f, h, text) for f, h, text, _ in lines])
-    count = f"{verdicts.count('yes')} of {len(verdicts)} claims hold"
-    held = "NO" not in verdicts
-    record = {"held": held, "claims": claims_of(lines), "means": curves}
-    tell([*told, f"{count}; plots and tables are in {out}"], record, as_json=as_json)
+    pages = {"claims.md": f"{title}\n\n{markdown([HEAD, *claims])}"}
+    write_figures(out, found, plots=_plots(curves), pages=pages)
+    shown = columns([line[:3] for line in (HEAD, *claims)])
+    count = f"{verdicts.count(Verdict.YES)} of {len(verdicts)} claims hold"
+    held = Verdict.NO not in verdicts
+    record = {"held": held, "claims": records_of(claims), "means": curves}
+    tell([*shown, f"{count}; plots and tables are in {out}"], record, as_json=as_json)
     if not held:
         sys.exit(DIFFERS)
 

@@ -14,7 +14,6 @@ Source: Esposito 2018, 4.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from lab.papers.codecs.plan import Charge, Plan, Problem
 from lab.papers.codecs.schemes import Scheme, decide
 from lab.papers.codecs.simulator import Lossy, Metrics, Outcome, metrics, simulate
 from lab.papers.codecs.tree import FANOUT_MAX, Tree, forest, random_tree
+from lab.papers.figures import Row
 
 OVER_TIME: Mapping[int, str] = {4: "resiliency", 5: "latency_ms", 6: "overhead"}
 OVER_SIZE: Mapping[int, str] = {7: "latency_ms", 8: "overhead", 9: "resiliency"}
@@ -49,16 +49,6 @@ class Setting:
     round_messages: int = 10  # published between two rounds of a game
     window: int = 100  # messages per point of Figures 4 to 6; a multiple of ``round_messages``
     sizes: tuple[int, ...] = SIZES  # nodes, in Figures 7 to 9
-
-
-class Row(NamedTuple):
-    """One value of the table."""
-
-    figure: int
-    series: str
-    x: float
-    seed: int
-    value: float
 
 
 def trees(setting: Setting, nodes: int) -> list[Tree]:

@@ -8,10 +8,10 @@ Source: Fawwaz 2022, 5; docs/placement.md 3.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
+from lab.papers.figures import Row
 from lab.papers.placement import delegation as delegation_paper
 from lab.papers.placement import instances as placement_paper
 from lab.papers.placement.exact import can_be_placed
@@ -59,16 +59,6 @@ class Point:
     x: float  # its value
     seed: int  # of everything random
     scale: float = 1.0  # of the paper's publishers and subscriptions; sizes, not probabilities
-
-
-class Row(NamedTuple):
-    """One value of the table: of a figure's series, at ``x``, from one seed."""
-
-    figure: int
-    series: str
-    x: float
-    seed: int
-    value: float
 
 
 def points(*, delegation_seeds: int, placement_seeds: int, scale: float = 1.0) -> Iterator[Point]:
