@@ -27,6 +27,7 @@ class _Option:
     among: Sequence[str]
     parse: Callable[[str], Any] | None
     form: str | None
+    kind: Any  # of click
 
     def read(self, context: click.Context, option: click.Parameter, text: Any) -> Any:  # noqa: ANN401
         if self.parse is None or text is None:
@@ -37,6 +38,8 @@ class _Option:
             raise click.BadParameter(f"{text!r}: {error}", context, option) from None
 
     def type_for(self, annotation: Any) -> Any:  # noqa: ANN401  # of click
+        if self.kind is not None:
+            return self.kind
         if self.among:
             return click.Choice(list(self.among))
         if self.parse is not None:
@@ -60,6 +63,7 @@ def setting(
     among: Sequence[str] = (),
     parse: Callable[[str], Any] | None = None,
     form: str | None = None,
+    kind: object = None,
 ) -> Any:  # noqa: ANN401  # a field of any type
     """A field of settings.
 
@@ -71,8 +75,9 @@ def setting(
         among: The choices; where the default is a tuple, one may be chosen again and again.
         parse: Reads the option's text. Raises ``ValueError``: what is wanted instead.
         form: How the text looks, for the help.
+        kind: The type of the option, where it does not follow from the field's.
     """
-    made = _Option(option, default, about, (least, most), among, parse, form)
+    made = _Option(option, default, about, (least, most), among, parse, form, kind)
     parsed = default if parse is None or default is None else parse(default)
     return field(default=parsed, metadata={"option": made})
 

@@ -9,6 +9,8 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from federator.cli.options import FOLDER
+from federator.protocol.parameters import Strategy
 from lab.cli.grid.strategies import settings
 from lab.frame.settings import numbers, setting
 from lab.grid.measure import Measurement
@@ -88,6 +90,42 @@ CHEN2020_NAME: Final = "chen2020"
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What is done with the grid."""
+
+    preset: str | None = setting(
+        None, "An evaluation from the papers.", among=sorted((*PRESETS, CHEN2020_NAME))
+    )
+    strategy: str | None = setting(
+        None,
+        "Measure this routing, or both side by side: delay, messages, state.",
+        among=[*(each.value for each in Strategy), "both"],
+    )
+    all_pairs: bool = setting(
+        default=False, about="With --strategy: every broker subscribes and publishes."
+    )
+    plot: Path | None = setting(
+        None, "With --preset chen2020: draw the completion times here, as SVG."
+    )
+    auto: int | None = setting(
+        None,
+        "N brokers join through one and arrange their links; then the one is killed.",
+        *(3, 40),
+        form="N",
+    )
+    stay: bool = setting(
+        default=False,
+        about="Keep the grid up until Ctrl-C. Measures first only when --publications is given.",
+    )
+    state: Path | None = setting(
+        None, "Once the grid is ready, write its ports, pids and links here, as JSON."
+    )
+    metrics: Path | None = setting(
+        None, "Have agents and clients write what they measure into this folder.", kind=FOLDER
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """Strategies side by side, or with no settings the completion times of ``chen2020``."""
 
@@ -139,19 +177,14 @@ class Changes:
     qos: int = setting(0, "Of publications and subscriptions.", 0, 2)
 
 
-def trial_of(
-    preset: str | None,
-    strategy: str | None,
-    all_pairs: bool,
-    plot: Path | None,
-    options: dict[str, Any],
-) -> Trial:
+def trial_of(asked: Asked, options: dict[str, Any]) -> Trial:
     """What is measured side by side.
 
     Raises ``click.UsageError``: the options do not go together.
     """
+    preset, strategy, all_pairs = asked.preset, asked.strategy, asked.all_pairs
     if preset != CHEN2020_NAME:
-        if plot is not None:
+        if asked.plot is not None:
             raise click.UsageError("--plot wants --preset chen2020")
         scenario = scenario_of(preset, options)
         arrangement = Arrangement.of(scenario, all_pairs=all_pairs)
@@ -167,7 +200,7 @@ def trial_of(
         return Trial(arrangement, settings(strategy, options.get("redundancy", 2)), None)
     if all_pairs or items < STEP:
         raise click.UsageError(f"--preset chen2020 has one pair, and {STEP} items at least")
-    return Trial(arrangement, (), plot)
+    return Trial(arrangement, (), asked.plot)
 
 
 def _refuse(preset: str, names: Iterable[str], options: dict[str, Any]) -> None:

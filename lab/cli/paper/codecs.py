@@ -5,6 +5,7 @@ Exit code 1 when a claim does not hold in our values that is not known to differ
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -12,10 +13,11 @@ import click
 from federator.cli.options import FOLDER, columns, json_option, option
 from lab.frame.line_chart import line_chart
 from lab.frame.printing import tell
+from lab.frame.settings import options
 from lab.papers.codecs.claims import CLAIMS, Values, by_series, estimate
 from lab.papers.codecs.distance import COMPARED, Ratio, distances
 from lab.papers.codecs.example import Told, placements
-from lab.papers.codecs.figures import OVER_SIZE, OVER_TIME, Setting, over_size, over_time
+from lab.papers.codecs.figures import OVER_SIZE, OVER_TIME, SIZES, Setting, over_size, over_time
 from lab.papers.figures import HEAD, Row, Verdict, markdown, records_of, write_figures
 
 DIFFERS = 1
@@ -28,30 +30,21 @@ TITLES = {
     "overhead": ("Overhead", "packets per link / 16"),
 }
 
-_USUAL = Setting()
-
 Table = list[tuple[str, ...]]
 
 
 @click.command(name="codecs")
 @click.argument("figure", required=False, type=click.Choice([str(f) for f in FIGURES]))
 @click.option("--out", type=FOLDER, help="For plots and tables.")
-@option("--seeds", type=click.IntRange(2), default=_USUAL.seeds)
-@option("--messages", type=click.IntRange(100), default=_USUAL.messages)
-@option(
-    "--nodes-max",
-    type=click.IntRange(10),
-    default=max(_USUAL.sizes),
-    help="Largest tree in Figures 7 to 9.",
-)
+@options(Setting)
+@option("--nodes-max", type=click.IntRange(10), default=SIZES[-1], help="In Figures 7 to 9.")
 @json_option
 def command(
-    figure: str | None, out: Path | None, seeds: int, messages: int, nodes_max: int, as_json: bool
+    setting: Setting, figure: str | None, out: Path | None, nodes_max: int, as_json: bool
 ) -> None:
     """Remake FIGURE, or all of them, ours beside the paper's claims."""
     chosen = FIGURES if figure is None else (int(figure),)
-    sizes = tuple(size for size in _USUAL.sizes if size <= nodes_max)
-    setting = Setting(seeds=seeds, messages=messages, sizes=sizes)
+    setting = replace(setting, sizes=tuple(size for size in SIZES if size <= nodes_max))
     found = list(_computed(setting, chosen))
     values = by_series(found)
     tables: dict[str, Table] = {}

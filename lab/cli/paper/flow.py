@@ -7,7 +7,7 @@ import math
 import resource
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,6 +21,7 @@ from federator.planner.flow.instance import Instance
 from federator.planner.flow.instance_file import NODES_MAX, REQUESTS_MAX, encode
 from federator.planner.lagrangian import heuristic as lagrangian
 from lab.frame.printing import tell
+from lab.frame.settings import options, setting
 from lab.papers.flow import generators, studies
 from lab.papers.flow.comparison import METHODS, TABLE_2, Run, Summary, run_of, summarise
 from lab.papers.pricing.world import Conditions
@@ -75,59 +76,53 @@ def generate(
 PAPER_METHODS = ("exact", "lagrangian", "annealing", "greedy", "split")
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What is compared, and how long."""
+
+    paper: bool = setting(default=False, about="The six sizes of the paper's Table 1.")
+    seeds: int = setting(10, "Per size, with --paper.", 1)
+    sizes: tuple[str, ...] = setting(
+        (),
+        "Only this size, with --paper; more than once for more.",
+        option="--size",
+        among=[*SIZES],
+    )
+    methods: tuple[str, ...] = setting(
+        (),
+        f"Only this method; more than once for more. [{', '.join(PAPER_METHODS)}]",
+        option="--method",
+        among=[*METHODS],
+    )
+    seed: int = setting(0, "Of methods.", 0, 2**31 - 1)
+    time_limit_s: float = setting(
+        600.0, "Seconds for one method on one instance.", 0.01, option="--time-limit"
+    )
+
+
 @click.command("compare")
 @click.argument("instances", nargs=-1, type=FILE)
-@click.option("--paper", is_flag=True, help="The six sizes of the paper's Table 1.")
-@click.option("--seeds", type=click.IntRange(1), default=10, help="Per size, with --paper. [10]")
-@click.option(
-    "--size",
-    "sizes",
-    multiple=True,
-    type=click.Choice(list(SIZES)),
-    help="Only this size, with --paper; more than once for more.",
-)
-@click.option(
-    "--method",
-    "methods",
-    multiple=True,
-    type=click.Choice(list(METHODS)),
-    help="Only this method; more than once for more. [exact, lagrangian, annealing, greedy, split]",
-)
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, help="Of methods. [0]")
-@option(
-    "--time-limit",
-    "time_limit_s",
-    type=click.FloatRange(0.01),
-    default=600.0,
-    help="Seconds for one method on one instance.",
-)
+@options(Compared)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per run, and a summary.")
-def compare(
-    instances: tuple[Path, ...],
-    paper: bool,
-    seeds: int,
-    sizes: tuple[str, ...],
-    methods: tuple[str, ...],
-    seed: int,
-    time_limit_s: float,
-    as_json: bool,
-) -> int:
+def compare(asked: Compared, instances: tuple[Path, ...], as_json: bool) -> int:
     """Time, cost, bound, gap, proofs and unmet requests of several methods."""
-    if paper == bool(instances):
+    if asked.paper == bool(instances):
         raise click.UsageError("either INSTANCES or --paper wanted")
-    chosen = methods or PAPER_METHODS
-    problems = _paper(seeds, sizes) if paper else ((str(p), read(p)) for p in instances)
-    total = (len(sizes) or len(generators.TABLE_1)) * seeds if paper else len(instances)
+    problems = _paper(asked) if asked.paper else ((str(p), read(p)) for p in instances)
+    sizes = len(asked.sizes) or len(generators.TABLE_1)
+    total = sizes * asked.seeds if asked.paper else len(instances)
     runs: list[Run] = []
     with interruption() as noted:
         for done, (group, problem) in enumerate(problems):
-            for method in chosen:
+            for method in asked.methods or PAPER_METHODS:
                 if noted.happened:
                     break
                 what = f"{done + 1}/{total} {problem.name or group} {method}"
-                with watch(what, time_limit_s=time_limit_s, noted=noted, quiet=as_json) as watching:
+                with watch(
+                    what, time_limit_s=asked.time_limit_s, noted=noted, quiet=as_json
+                ) as watching:
                     began = time.perf_counter()
-                    outcome = METHODS[method](problem, seed=seed, watch=watching)
+                    outcome = METHODS[method](problem, seed=asked.seed, watch=watching)
                     seconds = time.perf_counter() - began
                 runs.append(run_of(group, problem.name or group, method, seconds, outcome))
                 if as_json:
@@ -136,7 +131,7 @@ def compare(
     if as_json:
         click.echo(json.dumps([asdict(summary) for summary in summaries]))
     else:
-        click.echo("\n".join(_table(summaries, paper=paper)))
+        click.echo("\n".join(_table(summaries, paper=asked.paper)))
     return noted.exit_code
 
 
@@ -148,10 +143,10 @@ def _finite(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _paper(seeds: int, sizes: Sequence[str]) -> Iterator[tuple[str, Instance]]:
+def _paper(asked: Compared) -> Iterator[tuple[str, Instance]]:
     for size in generators.TABLE_1:
-        if not sizes or size.name in sizes:
-            for seed in range(seeds):
+        if size.name in (asked.sizes or SIZES):
+            for seed in range(asked.seeds):
                 yield size.name, generators.table1(size, seed=seed)
 
 
@@ -202,17 +197,15 @@ def study() -> None:
 @study.command()
 @option("--first-seed", type=click.IntRange(0), default=0)
 @option("--seeds", type=click.IntRange(1, 1_000), default=20)
-@option("--noise", type=click.FloatRange(0, 0.5), default=0.0)
-@option("--rounds", type=click.IntRange(20, 1_000), default=100)
+@options(Conditions)
 @json_option
-def distributed(first_seed: int, seeds: int, noise: float, rounds: int, as_json: bool) -> int:
+def distributed(conditions: Conditions, first_seed: int, seeds: int, as_json: bool) -> int:
     """How far brokers that price their own links end above the centralised answer."""
     runs: list[studies.Settled] = []
     with interruption() as noted:
         for seed in range(first_seed, first_seed + seeds):
             what = f"seed {seed}"
             with watch(what, time_limit_s=math.inf, noted=noted, quiet=False) as watching:
-                conditions = Conditions(rounds=rounds, noise=noise)
                 settled = studies.settle(seed, conditions, watch=watching)
             if settled is None:
                 break

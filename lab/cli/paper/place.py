@@ -10,9 +10,8 @@ import json
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -24,6 +23,7 @@ from federator.cli.planning.files import read_bytes
 from federator.errors import ConfigError
 from lab.frame.line_chart import line_chart
 from lab.frame.printing import fields_of, tell
+from lab.frame.settings import options
 from lab.papers.figures import HEAD, Row, Verdict, markdown, records_of, write_figures
 from lab.papers.placement.claims import CLAIMS, Means, means
 from lab.papers.placement.exact import solve_exactly
@@ -192,30 +192,16 @@ def solve(instance: Instance, method: str, *, seed: int, time_limit_s: float) ->
 
 
 @click.command(name="place-compare")
-@option("--devices", type=click.IntRange(1, 2_000), default=6)
-@option("--topics", type=click.IntRange(1, 10_000), default=10)
-@option("--services", type=click.IntRange(0, 10_000), default=6)
-@option("--utilisation", type=click.FloatRange(0, 1), default=0.2)
-@option("--load", type=click.FloatRange(0.01, 1), default=0.7)
-@option(
-    "--network-scale",
-    type=click.FloatRange(0),
-    default=Setting().network_scale,
-    help="Factor on the paper's power per traffic and hop.",
-)
+@options(Setting)
 @option("--seed", type=click.IntRange(0, SEED_MAX), default=0)
 @click.option("--method", "methods", type=click.Choice(METHODS), multiple=True, help="[all]")
 @option("--time-limit-s", type=click.FloatRange(0.1), default=60.0)
 @json_option
 def compare_command(
-    seed: int,
-    methods: tuple[str, ...],
-    time_limit_s: float,
-    as_json: bool,
-    **options: Any,  # noqa: ANN401  # fields of Setting by name
+    setting: Setting, seed: int, methods: tuple[str, ...], time_limit_s: float, as_json: bool
 ) -> None:
     """Compare placement methods on a random instance."""
-    setting = Setting(**options)
+    setting = replace(setting, load=setting.load or 0.7)
     instance = draw(setting, seed=seed)
     containers, pairs = setting.topics + setting.services, len(instance.pairs)
     what = f"{setting.devices} devices, {containers} containers, {pairs} pairs, seed {seed}"

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lab.frame.settings import setting
 from lab.papers.codecs.games import Game, Rule
 from lab.papers.codecs.gossip import Mode, simulate_gossip
 from lab.papers.codecs.loss import Loss, planned_for
@@ -38,9 +39,9 @@ GAMES = {Scheme.NON_COOPERATIVE: Rule.ALL_AT_ONCE, Scheme.LEADER_FOLLOWER: Rule.
 class Setting:
     """What the experiments share."""
 
-    seeds: int = 30  # trees, each with its own chance
+    seeds: int = setting(30, "", 2)  # trees, each with its own chance
     nodes: int = 40  # in Figures 4 to 6
-    messages: int = 1_000  # in Figures 4 to 6, per tree
+    messages: int = setting(1_000, "", 100)  # in Figures 4 to 6, per tree
     pairs: int = 100_000  # about how many (message, subscriber) pairs per tree in Figures 7 to 9
     loss: Loss = field(default_factory=Loss)  # of every link
     share: float = 0.95  # of messages whose losses the planners cover on one link

@@ -16,6 +16,7 @@ from federator.planner.flow.instance import BoolArray, Instance
 from federator.planner.flow.outcome import Outcome, outcome
 from federator.planner.flow.routing import Routing, account, from_arcs, prune
 from federator.planner.flow.watch import UNWATCHED, Progress, Watch
+from lab.frame.settings import setting
 from lab.papers.pricing.admission import admit
 from lab.papers.pricing.broker import Broker, InLink
 from lab.papers.pricing.channels import PRESENT_MAX, Channel
@@ -42,10 +43,10 @@ TURNS = 6  # rounds from one turn of a topic to its next
 class Conditions:
     """What brokers have to live with."""
 
-    rounds: int = 100  # announcement rounds
+    rounds: int = setting(100, "", 20, 1_000)  # announcement rounds
     delay_ms: tuple[int, int] = (5, 40)  # least and most delay of a message
     loss: float = 0.02  # share of messages that are lost
-    noise: float = 0.0  # share by which a measured rate is off, at most
+    noise: float = setting(0.0, "", 0, 0.5)  # share by which a measured rate is off, at most
 
 
 @dataclass(frozen=True, slots=True)
