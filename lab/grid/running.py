@@ -19,7 +19,7 @@ from typing import Any, Final
 from federator.protocol.topology.graph import Strength, near_of, strength_of
 from federator.protocol.types import BrokerId
 from lab.grid.processes import warm
-from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
+from lab.grid.processes.agent import KeyFolder
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.children import Child, Spawn
 from lab.grid.processes.ports import free_ports
@@ -108,35 +108,34 @@ class RunningGrid(Stage):
         """
         await start_each("broker", self.brokers, self._progress)
         for here in self.grid.ids if self._with_agents else ():
-            config = await self._agent_config(here)
-            folder = self.folder / f"agent-{here}"
-            self.agents[here] = AgentProcess(folder, config, self._spawn)
+            await self._plan(here)
         await start_each("agent", self.agents, self._progress)
         await self.until(self.links_up)
         await self.until(self.interest_known)
 
-    async def _agent_config(self, here: BrokerId) -> AgentConfig:
-        urls = {}
+    async def _plan(self, here: BrokerId) -> None:
+        urls = {
+            there: await self.relayed(relay_name(here, there), there, delay_ms=self.link_delay_ms)
+            for there in self.grid.neighbours[here]
+        }
         costs = {
             other: cost
             for link, cost in self._costs.items()
             for one, other in ((link.a, link.b), (link.b, link.a))
             if one == here
         }
-        for there in self.grid.neighbours[here]:
-            name = relay_name(here, there)
-            urls[there] = await self.relayed(name, there, delay_ms=self.link_delay_ms)
         more = self._options | (await self._direct_options(here) if self.direct else {})
-        keys = {} if self._keys is None else self._keys.section(here) | {"roles": "required"}
-        return AgentConfig(
-            id=here,
-            broker_url=self.brokers[here].url,
-            neighbours=urls,
+        if self._keys is not None:
+            more = more | {"keys": self._keys.section(here) | {"roles": "required"}}
+        self.planned(
+            here,
+            self.brokers[here].url,
+            urls,
             federation=FEDERATION,
             costs=costs,
             capacity=self._capacity,
-            more=more | ({"keys": keys} if keys else {}),
-            security="signed" if keys else "open",
+            more=more,
+            security="open" if self._keys is None else "signed",
         )
 
     async def _direct_options(self, here: BrokerId) -> dict[str, dict[str, Any]]:
@@ -244,8 +243,11 @@ class JoinedGrid(Stage):
     async def start(self) -> None:
         """Start all brokers, then all agents. Raises ``LinkError``: one did not start."""
         await start_each("broker", self.brokers)
-        for id in self.brokers:
-            self.agents[id] = AgentProcess(self.folder / f"agent-{id}", self._config(id))
+        seeds = [self.brokers[BrokerId(0)].url]
+        topology = {"mode": "auto", "seeds": seeds, "neighbours": NEIGHBOURS, **QUICKLY}
+        for id, broker in self.brokers.items():
+            more = {"topology": topology, "keys": self._keys.section(id)}
+            self.planned(id, broker.url, more=more, security="signed")
         await start_each("agent", self.agents)
 
     def kill(self, id: BrokerId) -> None:
@@ -272,13 +274,6 @@ class JoinedGrid(Stage):
         if not least <= found.degree_min <= found.degree_max <= most:
             return f"{found.degree_min} to {found.degree_max} links, {least} to {most} wanted"
         return None
-
-    def _config(self, id: BrokerId) -> AgentConfig:
-        seed = self.brokers[BrokerId(0)].url
-        topology = {"mode": "auto", "seeds": [seed], "neighbours": NEIGHBOURS, **QUICKLY}
-        more = {"topology": topology, "keys": self._keys.section(id)}
-        url = self.brokers[id].url
-        return AgentConfig(id=id, broker_url=url, neighbours={}, more=more, security="signed")
 
 
 def _strengths(pages: Pages) -> list[Strength]:

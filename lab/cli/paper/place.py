@@ -155,7 +155,7 @@ def solve_command(
     problem: Path, method: str, seed: int, time_limit_s: float, as_json: bool
 ) -> None:
     """Place the containers of PROBLEM (JSON) for least power."""
-    instance = parse(read_bytes(problem).decode(errors="replace"), name=str(problem))
+    instance = parse(read_bytes(problem), name=str(problem))
     placement = solve(instance, method, seed=seed, time_limit_s=time_limit_s)
     if placement is None:
         raise PlacementError(f"{method} found no placement within the capacities: try exact")

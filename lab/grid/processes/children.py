@@ -212,24 +212,6 @@ class Child(Started):
         return "\n".join(self.log_lines()[-lines:])
 
 
-class Serving(Child):
-    """A ``Child`` that answers at ``http_port`` of this machine from its start on."""
-
-    http_port: int
-    status_path: str = "/status"
-
-    async def status(self) -> dict[str, Any]:
-        """What it tells of itself. Raises ``LinkError``: it does not answer."""
-        found: dict[str, Any] = await get_json(self.http_port, self.status_path, who=self._what)
-        return found
-
-    async def _answers(self) -> bool:
-        try:
-            return bool(await self.status())
-        except LinkError:
-            return False
-
-
 async def orders() -> AsyncIterator[dict[str, Any]]:
     """Yield, in a ``Helper``'s process, the objects it is told, until its stdin ends."""
     lines = asyncio.StreamReader(limit=LINE_BYTES_MAX)
@@ -358,12 +340,37 @@ async def _exchange(connect: Connect, port: int, request: bytes) -> bytes:
         writer.close()
 
 
-async def get_json(port: int, path: str, *, who: str, connect: Connect = connect) -> Any:  # noqa: ANN401 - a document
-    """The document of a page. Raises ``LinkError``: it did not answer as it should."""
-    try:
-        code, body = await get(port, path, who=who, connect=connect)
-    except OSError as error:
-        raise LinkError(f"{who}: {error}") from error
-    if code != 200:
-        raise LinkError(f"{who}: {path} answered {code}")
-    return json.loads(body)
+class Serving(Child):
+    """A ``Child`` with pages at ``http_port``, to which ``connect`` leads."""
+
+    http_port: int
+    status_path: str = "/status"
+
+    def __init__(self, what: str, log_path: Path, connect: Connect = connect) -> None:
+        super().__init__(what, log_path)
+        self._connect = connect
+
+    async def status(self) -> dict[str, Any]:
+        """What it tells of itself. Raises as ``page``."""
+        found: dict[str, Any] = await self.page(self.status_path)
+        return found
+
+    async def page(self, path: str) -> Any:  # noqa: ANN401  # a document
+        """One of its pages. Raises ``LinkError``: it did not answer as it should."""
+        try:
+            code, body = await self.get(path)
+        except OSError as error:
+            raise LinkError(f"{self._what}: {error}") from error
+        if code != 200:
+            raise LinkError(f"{self._what}: {path} answered {code}")
+        return json.loads(body)
+
+    async def get(self, path: str) -> tuple[int, bytes]:
+        """Status code and body of a page. Raises as the function ``get``."""
+        return await get(self.http_port, path, who=self._what, connect=self._connect)
+
+    async def _answers(self) -> bool:
+        try:
+            return bool(await self.status())
+        except LinkError:
+            return False

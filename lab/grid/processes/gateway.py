@@ -14,7 +14,6 @@ from lab.grid.processes.children import (
     Sections,
     Serving,
     Spawn,
-    get_json,
     python,
     toml,
     toml_sections,
@@ -83,5 +82,5 @@ class GatewayProcess(Serving):
 
         Raises ``LinkError``: it does not answer.
         """
-        rows = await get_json(self.http_port, "/routes", who=self._what)
+        rows = await self.page("/routes")
         return {row["client"]: row for row in rows}
