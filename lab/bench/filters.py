@@ -52,7 +52,6 @@ class FilterCosts:
 
 
 def made_up_filters(count: int) -> list[str]:
-    """``count`` different filters: half without wildcards, a quarter each with ``+`` and ``#``."""
     kinds = ("line{}/machine{}/t", "line{}/+/m{}", "line{}/machine{}", "l{}/m{}/#")
     return [f"site/{kinds[n % 4].format(n // 1_000, n)}" for n in range(count)]
 

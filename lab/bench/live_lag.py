@@ -135,7 +135,6 @@ def _follow(
 def _feed(
     log: Path, landing: Path, segments: list[Segment], so_far: int, rate: int, told: object
 ) -> None:
-    """Rename each segment into place when it is due; tell when each was."""
     begun_s = time.monotonic()
     times = []
     for segment in segments:

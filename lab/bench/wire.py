@@ -85,7 +85,6 @@ class Layout:
         return rows
 
     def number(self, rows: Rows, first: int, sent_ns: int) -> None:
-        """Write numbers from ``first`` on and the time into ``rows``."""
         seq = np.arange(first, first + len(rows), dtype=np.uint64)
         rows["seq"] = seq
         rows["sent_ns"] = sent_ns
@@ -139,7 +138,6 @@ class Ledger:
         self._seen = np.zeros(1 << 16, np.bool_)
 
     def lost(self, sent: int) -> int:
-        """How many of ``sent`` publications have not arrived."""
         return sent - self.received
 
     def take(self, runs: NDArray[np.uint32], seqs: NDArray[np.uint64], *, sent: int) -> None:
@@ -270,7 +268,6 @@ class Wire:
 
     @property
     def idle(self) -> bool:
-        """Whether everything that was sent left, arrived, and was acknowledged."""
         acknowledged = not self.layout.qos or self.acknowledged >= self.sent
         return not self._unsent and not self.outstanding and acknowledged
 

@@ -148,7 +148,6 @@ class Outcome:
 
     @property
     def held(self) -> bool:
-        """Whether every promise did, and every class of faults was felt."""
         broken = any(each.broken(min(self.plan.qos)) for each in self.counts.values())
         sick = any(vital.faults for vital in self.vitals)
         return not (broken or self.violations or sick or self.never_felt)
@@ -273,7 +272,6 @@ class ChaosRun:
         loop.default_exception_handler(context)
 
     async def _warm_up(self, stage: Stage) -> None:
-        """Return when every subscriber got something on each of its topics."""
         deadline_s = stage.now_s() + WARM_UP_TIMEOUT_S
         while waiting := stage.ledger.stalled(0.0):
             self._progress(f"warming up, {len(waiting)} to go", stage.now_s())
@@ -356,11 +354,9 @@ class ChaosRun:
             await asyncio.sleep(POLL_S)
 
     def _behind(self, stage: Stage, before_s: float) -> int:
-        """Owed of what was sent before; at QoS 0 nothing is."""
         return stage.ledger.behind(before_s) if self.plan.owes else 0
 
     async def _rest(self, stage: Stage, traffic: Traffic) -> None:
-        """No more publications: wait until nothing is owed, then for late copies."""
         deadline_s = stage.now_s() + REST_TIMEOUT_S
         while (behind := self._behind(stage, stage.now_s())) or traffic.unanswered:
             self._tell(f"coming to rest, {behind} owed", stage)
@@ -387,7 +383,6 @@ class ChaosRun:
 
 
 async def _inflict(wait_s: float, injury: Injury) -> bool:
-    """Inflict an injury and heal it; whether it was felt."""
     await asyncio.sleep(wait_s)
     try:
         await injury.inflict()

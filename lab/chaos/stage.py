@@ -131,7 +131,6 @@ class Stage:
         self.grid.brokers[here].kill9()
 
     async def stop_broker(self, here: BrokerId) -> None:
-        """SIGTERM: with persistence it saves what it holds."""
         self.ledger.died(here, self.now_s(), keeps=here in self.persistent)
         await self.grid.brokers[here].stop()
 

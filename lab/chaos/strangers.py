@@ -97,13 +97,11 @@ class Strangers:
         return rng.choice(self.each).link
 
     def publish(self, link: MqttLink, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Publish at QoS 0, if the connection is up."""
         packet = PublishPacket(topic, payload, retain=retain)
         self.said += link.write_packets((packet.write(),), 1)
 
 
 def say_again(strangers: Strangers, rng: random.Random) -> None:
-    """What was heard, at any broker; a third of it changed."""
     for _ in range(AT_ONCE if strangers.heard else 0):
         topic, payload = rng.choice(strangers.heard)
         if payload and rng.random() < 0.3:
@@ -113,7 +111,6 @@ def say_again(strangers: Strangers, rng: random.Random) -> None:
 
 
 def make_up(strangers: Strangers, rng: random.Random) -> None:
-    """Words of gateways, operators and agents, and things that are none."""
     for _ in range(AT_ONCE):
         who = rng.randint(0, 20)
         word = {

@@ -146,7 +146,6 @@ class Client(asyncio.Protocol):
         self._up = False
 
     async def _watch(self) -> None:
-        """Return when the connection has ended, or the broker is silent for too long."""
         while True:
             try:
                 async with asyncio.timeout(PING_S if self._up else CONNECT_TIMEOUT_S):
@@ -335,7 +334,6 @@ class Traffic:
         self.ledger.subscribed(name, self._clock())
 
     def arrived(self, name: str, packet: mqtt5.PublishPacket) -> None:
-        """A client got a publication, each QoS 2 one once."""
         number, now_s = self.number_of(packet.topic, packet.payload or b""), self._clock()
         again = packet.duplicate
         self.ledger.arrived(name, packet.topic, number, redelivery=again, now_s=now_s)

@@ -53,7 +53,6 @@ class Frames:
     times_ms: tuple[float, ...]
 
     def quantile(self, share: float) -> float:
-        """So many of the frames took no longer."""
         ordered = sorted(self.times_ms)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -134,7 +133,6 @@ _MOVES: Final = {"still": _stay, "dragged": _drag, "zoomed": _wheel}
 
 
 async def measure(brokers: int, links: int, *, seed: int) -> tuple[list[Frames], dict[str, Any]]:
-    """Frames of each way to move the map, and how the page began."""
     named = CollectedBrokerSettings(url="mqtt://127.0.0.1:1")
     settings = ConsoleSettings(brokers=(named,), http=ConsoleHttpSettings(port=0))
     pulse, federation = Pulse(), Federation(brokers, links, seed)

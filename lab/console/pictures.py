@@ -91,7 +91,6 @@ async def _congested(stage: ConsoleStage, page: Page) -> None:
 
 
 async def everything_is_up(page: Page, *, brokers: int, links: int) -> None:
-    """Wait until the page shows so many brokers and links, and none of them down."""
     tiles = page.locator("#tiles")
     await expect(tiles).to_contain_text(f"{brokers} of {brokers}", timeout=PATIENCE_MS)
     await expect(tiles).to_contain_text(f"{links} of {links}", timeout=PATIENCE_MS)

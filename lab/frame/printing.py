@@ -101,7 +101,8 @@ class Bar:
 
 def table_of(columns: Iterable[str], rows: Iterable[Sequence[str]], **how: Any) -> Table:  # noqa: ANN401  # of Table
     first, *others = columns
-    table = Table(first, title_justify="left", **how)
+    table = Table(title_justify="left", **how)
+    table.add_column(first, no_wrap=True)
     for name in others:
         table.add_column(name, justify="right")
     for row in rows:

@@ -45,12 +45,10 @@ DELAYS_KEPT_MAX: Final = 10_000
 
 
 def stamped(run: int, number: int, sent_ns: int, *, payload_bytes: int) -> bytes:
-    """A payload that says which publication it is and when it left."""
     return _STAMP.pack(run, number, sent_ns).ljust(payload_bytes, b".")
 
 
 def run_of(payload: bytes) -> int:
-    """The run of a publication that was ``stamped``."""
     run: int = _STAMP.unpack_from(payload)[0]
     return run
 

@@ -94,7 +94,6 @@ class Outcome:
 
 
 def delivery_faults(deliveries: list[Delivery]) -> list[str]:
-    """A line for every subscriber that did not get each publication once and in order."""
     return [
         f"{d.publications} publications to {d.subscriber} at broker {d.place}: {d.arrivals}"
         for d in deliveries
@@ -173,7 +172,6 @@ class Measurement:
 
     @property
     def relayed_to(self) -> tuple[BrokerId, ...]:
-        """Where the publisher's broker sends, as its agent said when it was last asked."""
         return next_hops(self._statuses, TOPIC, self.scenario.publisher)
 
     async def run(self) -> Outcome:

@@ -37,7 +37,6 @@ def render(outcome: Outcome, *, columns: int) -> RenderableType:
 
 
 def render_mesh(scenario: Scenario, mesh: Mesh, relayed_to: Collection[BrokerId]) -> Text:
-    """The mesh on the grid, and how the publisher's broker reaches it."""
     wanted, publisher = scenario.subscribers, scenario.publisher
     picture = draw(scenario.grid, mesh, subscribers=wanted, publisher=publisher)
     members = " ".join(str(member) for member in sorted(mesh.members))

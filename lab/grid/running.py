@@ -196,7 +196,6 @@ class RunningGrid(Stage):
         return list(dict.fromkeys(names))
 
     def state(self) -> dict[str, Any]:
-        """Where everything is, for other programs."""
         delay = {"delay_ms": self.link_delay_ms}
         return super().state() | {"links": [asdict(link) | delay for link in self.grid.links]}
 
@@ -262,7 +261,6 @@ class JoinedGrid(Stage):
         return found
 
     def _complaint(self, pages: Pages) -> str | None:
-        """What is not as promised, if anything."""
         found, *others = _strengths(pages)
         if others:
             return f"{1 + len(others)} different graphs are told"
@@ -277,7 +275,6 @@ class JoinedGrid(Stage):
 
 
 def _strengths(pages: Pages) -> list[Strength]:
-    """The strength of each graph that is told: of one, where all agree."""
     graphs = {
         (
             tuple(BrokerId(broker["broker"]) for broker in page["brokers"]),

@@ -114,7 +114,6 @@ class Stage(Started):
         return self.agents[id]
 
     async def relayed(self, name: str, there: BrokerId, *, delay_ms: float = 0.0) -> str:
-        """The URL of a broker by a new relay."""
         port = await self.relays.add(name, self.brokers[there].place, delay_ms=delay_ms)
         return f"mqtt://127.0.0.1:{port}"
 
@@ -140,7 +139,6 @@ class Stage(Started):
         return client
 
     def stream(self, source: tuple[str, BrokerId], target: tuple[str, BrokerId]) -> Stream:
-        """A stream between two brokers, each by the name that it has in topics."""
         (here, at), (there, to) = source, target
         return Stream((here, there), self.endpoint(at), self.endpoint(to))
 
@@ -198,7 +196,6 @@ class Stage(Started):
         )
 
     def state(self) -> dict[str, Any]:
-        """Where everything is, for other programs."""
         brokers = [
             {
                 "id": here,

@@ -273,7 +273,6 @@ def destinations_fault(
 
 
 def next_hops(statuses: Statuses, filter: str, here: BrokerId) -> tuple[BrokerId, ...]:
-    """The neighbours to which ``here`` sends what its own clients publish."""
     entry = _entry(statuses[here], filter)
     return tuple(entry["next_hops"]) if entry is not None else ()
 

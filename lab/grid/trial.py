@@ -300,7 +300,6 @@ CHEN2020: Final = Arrangement(
 
 
 def path_of(setting: Setting) -> tuple[BrokerId, ...]:
-    """The brokers that data passes, from the source on."""
     return TESTBED.path(SOURCE, CONSUMER, setting.costs)
 
 
@@ -314,7 +313,6 @@ class Completion:
 
 
 def completion_of(outcome: TrialOutcome, step: int) -> Completion:
-    """The completion times in an outcome, at as many items as arrived everywhere."""
     by_broker = {pair.subscriber: pair.arrivals.completed_ms for pair in outcome.pairs}
     sizes = range(min(map(len, by_broker.values())))
 

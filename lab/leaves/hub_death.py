@@ -80,7 +80,6 @@ class _Stage(Stage):
     """Hubs, leaves, and the relays between them."""
 
     async def start(self) -> None:
-        """Start all, and wait until each leaf is served by the hub it prefers."""
         for id in (*HUBS, *LEAVES):
             await self.broker(id)
         for hub in HUBS:

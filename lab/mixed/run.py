@@ -69,7 +69,6 @@ class Looked:
 
     @classmethod
     def at(cls, at_s: float, told: Mapping[str, Any], clients_missing: int) -> "Looked":
-        """What is told by a report's summary, or by what the dashboard polls."""
         loss = told["loss"]
         offered = sum(row["offered"] for row in loss["by_qos"])
         return cls(
@@ -185,7 +184,6 @@ class _MixedRun:
             tasks.create_task(self._glance_now_and_then(dashboard), name="dashboard")
 
     async def _until_the_end(self, pause_s: tuple[float, float] = PAUSE_S) -> AsyncIterator[None]:
-        """Again and again, with pauses."""
         while time.monotonic() < self._end_s:
             yield
             await self._rest(pause_s)

@@ -32,7 +32,6 @@ TOPICS_EACH: Final = 3
 
 
 def topics_of(broker: BrokerId) -> list[str]:
-    """What clients of ``broker`` publish on."""
     return [f"mixed/{broker}/{number}" for number in range(TOPICS_EACH)]
 
 

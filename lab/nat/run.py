@@ -120,7 +120,6 @@ async def run(settings: Settings, folder: Path, tell: Tell) -> Outcome:
 
 
 async def _move(network: Network, every_s: float, tell: Tell) -> None:
-    """Change the router's address from time to time, until cancelled."""
     while every_s:
         await asyncio.sleep(every_s)
         silently = bool(network.moves % 2)

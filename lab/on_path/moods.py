@@ -77,7 +77,6 @@ class Moody:
         return harmed
 
     def changed(self, packet: bytes, *, after: int = 0) -> bytes:
-        """``packet`` with some bits of what comes ``after`` turned."""
         made = bytearray(packet)
         for _ in range(self.rng.randrange(1, 4)):
             if after < len(made):

@@ -202,7 +202,6 @@ async def _steer(grid: RunningGrid, folder: Path, seed: int) -> Steered:
 def ways_of(
     demands: Iterable[Demand], trees: Iterable[Mapping[str, Any]]
 ) -> dict[Demand, tuple[int, ...]]:
-    """How each demand goes: by its tree, or by itself."""
     planned = {
         tree["filters"][0]: tuple(NETWORK.at[BrokerId(a), BrokerId(b)] for a, b in tree["edges"])
         for tree in trees

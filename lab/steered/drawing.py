@@ -11,7 +11,6 @@ _FULL, _BUSY, _CALM = "#c53030", "#b7791f", "#2f855a"
 
 
 def picture(plain: Spell, steered: Spell) -> str:
-    """Spells without and with a steerer, side by side, as an SVG document."""
     wide, high = 2 * MARGIN + 2 * STEP, 2 * MARGIN + STEP + 30
     sides = [("without a steerer", plain), ("steered", steered)]
     parts = [

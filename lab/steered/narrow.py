@@ -52,7 +52,6 @@ class Spell:
 
     @property
     def lost_share(self) -> float:
-        """Of all that was published."""
         return sum(a.lost for a in self.arrived.values()) / sum(
             a.sent for a in self.arrived.values()
         )

@@ -211,7 +211,6 @@ def _quantile(ordered_ms: list[float], share: float) -> float:
 
 
 async def _datagrams(line: Line) -> Counter[str]:
-    """What all links towards the subscriber sent so far."""
     total: Counter[str] = Counter(parts=0, repairs=0, groups=0, given_back=0)
     for i, status in (await line.pages("/status")).items():
         for link in status["links"]:

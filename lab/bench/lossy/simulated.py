@@ -49,7 +49,6 @@ class Passed:
     spent: Counter[str]  # what ``SenderCounters`` count, of all links
 
     def quantile_ms(self, share: float) -> int:
-        """The delay that ``share`` of what arrived did not exceed."""
         return self.delays_ms[min(len(self.delays_ms) - 1, int(len(self.delays_ms) * share))]
 
 

@@ -64,7 +64,6 @@ class Records:
         return cls(folder, place)
 
     def keep(self, running: RunningGrid, measurement: Measurement) -> None:
-        """Gather what stopped agents and the clients wrote."""
         gather_spools((agent.state_dir for agent in running.agents.values()), self.folder)
         write_clients(measurement.runs, self.folder, federation=FEDERATION)
 

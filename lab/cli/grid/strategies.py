@@ -184,7 +184,6 @@ def render_completion(outcomes: Sequence[TrialOutcome]) -> RenderableType:
 
 
 def completion_chart(outcomes: Sequence[TrialOutcome]) -> str:
-    """Figures 14 to 16, one below the other, as SVG."""
     long, short = completions(outcomes)
 
     def chart(where: str, place: str) -> str:

@@ -102,7 +102,6 @@ class BrokerProcess(Child):
 
     @property
     def url(self) -> str:
-        """What a configuration's ``broker.url`` wants."""
         return f"mqtt://{self.host}:{self.port}"
 
     async def start(self) -> None:

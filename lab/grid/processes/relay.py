@@ -371,12 +371,10 @@ class _Queue:
         self._turn: float | None = None  # when the first chunk will have left a narrow link
 
     def forget_turn(self) -> None:
-        """The link's width changed: the first chunk leaves at another time."""
         self._turn = None
         self._read_on()
 
     def put(self, entry: bytes | _Ending, *, age_s: float = 0.0) -> None:
-        """Take a chunk that came ``age_s`` ago, or the source's end."""
         if self._closed:
             return
         if self._swallows:
@@ -437,7 +435,6 @@ class _Queue:
         self._read_on()
 
     def _read_on(self) -> None:
-        """Let the source go on when there is room again."""
         if self._paused and self.waiting_bytes <= self._relay.room_bytes // 2:
             self._paused = False
             self._source.resume_reading()

@@ -71,7 +71,6 @@ def by_series(rows: Iterable[figures.Row]) -> Values:
 
 
 def overall(values: Values, figure: int, series: str) -> FloatArray:
-    """Mean over x for each seed."""
     found: FloatArray = np.mean(list(values[figure, series].values()), axis=0)
     return found
 
@@ -81,8 +80,6 @@ def difference(values: Values, figure: int, one: str, other: str) -> Estimate:
 
 
 def _order(figure: int, *pairs: tuple[str, str]) -> Callable[[Values], Verdict]:
-    """A claim that in each pair the first has more."""
-
     def check(values: Values) -> Verdict:
         found = [difference(values, figure, more, less) for more, less in pairs]
         if any(each.mean + each.half < 0 for each in found):
@@ -107,8 +104,6 @@ def _means(figure: int, *series: str) -> Callable[[Values], str]:
 
 
 def _most(figure: int, highest: str, others: tuple[str, ...]) -> Callable[[Values], bool]:
-    """A claim about every size, in the mean over trees."""
-
     def check(values: Values) -> bool:
         curve = values[figure, highest]
         return all(

@@ -40,7 +40,6 @@ def problem(charge: Charge = Charge.PAPER, *, opening: float = 0.0) -> Problem:
 
 
 def placements() -> Iterator[Told]:
-    """The paper's two, and the best under each cost, without and with openings."""
     plain = problem()
     yield _told("[31]", complain(plain)[0])
     improved = np.isin(np.arange(len(PARENTS)), IMPROVED)

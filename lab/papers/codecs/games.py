@@ -170,7 +170,6 @@ class Game:
         return Plan(self._codec.copy(), self._total.copy())
 
     def round(self) -> bool:
-        """Everyone who heard something new decides; whether anything changed."""
         decided = []
         for node in self._due:
             above = self._parent[node]

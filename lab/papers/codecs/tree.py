@@ -76,7 +76,6 @@ class Tree:
         return found
 
     def interior(self, level: slice) -> IntArray:
-        """Nodes of ``level`` that have children."""
         found: IntArray = level.start + np.flatnonzero(self.children[level])
         return found
 
