@@ -3,7 +3,6 @@
 Exit codes: 0 when every promise held, 1 when one did not, 69 when the grid did not start.
 """
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +18,14 @@ from lab.chaos.run import ChaosRun, Outcome, Plan
 from lab.chaos.schedule import KINDS, MIXED
 from lab.chaos.stage import available
 from lab.chaos.verdict import as_json, render
-from lab.frame.printing import log_nothing, new_folder, report_console, until_stopped, write_json
+from lab.frame.printing import (
+    log_nothing,
+    new_folder,
+    remove,
+    report_console,
+    until_stopped,
+    write_json,
+)
 from lab.frame.settings import options
 
 FAILED: Final = 1
@@ -54,8 +60,7 @@ def command(plan: Plan, listing: bool, json_file: Path | None, keep: Path | None
     console = report_console(REPORT_COLUMNS)
     console.print(render(outcome))
     if outcome.held:
-        if keep is None:
-            shutil.rmtree(folder, ignore_errors=True)
+        remove(folder, unless=keep)
         return 0
     click.echo(f"logs and state: {folder}")
     return FAILED

@@ -1,7 +1,6 @@
 """The frame of an experiment: settings are options, an outcome lines, JSON and an exit code."""
 
 import inspect
-import shutil
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,11 +11,13 @@ import click
 import uvloop
 
 from federator.cli.options import FOLDER, json_option
+from federator.errors import FederatorError
 from lab.frame.printing import (
     FAILED,
     fields_of,
     log_to_standard_error,
     new_folder,
+    remove,
     tell,
     until_stopped,
 )
@@ -85,8 +86,8 @@ def experiment(
 ) -> click.Command:
     """The verb that does ``run``, whose docstring is its help; exits 0 when the outcome holds.
 
-    Configurations and logs are in the folder that ``run`` is given. It is removed in the end,
-    unless it is asked for or the outcome does not hold.
+    Configurations and logs are in the folder that ``run`` is given. Unless it is asked for, it is
+    removed when the outcome holds or a signal ended the run.
     """
 
     @click.command(name=name, help=inspect.getdoc(run))
@@ -97,14 +98,21 @@ def experiment(
         log_to_standard_error()
         folder = new_folder(keep, verb=name)
         say = partial(click.echo, err=as_json)
-        outcome = uvloop.run(until_stopped(run(chosen, folder, say), name=name))
+        try:
+            outcome = uvloop.run(until_stopped(run(chosen, folder, say), name=name))
+        except FederatorError:
+            click.echo(f"logs: {folder}", err=True)
+            raise
+        except click.exceptions.Exit:
+            remove(folder, unless=keep)
+            raise
         held = outcome.held
         lines = [*outcome.lines(), "held" if held else "NOT held"]
         tell(lines, {"held": held, **outcome.record()}, as_json=as_json)
         if not held:
             say(f"logs: {folder}")
-        elif keep is None:
-            shutil.rmtree(folder, ignore_errors=True)
-        return 0 if held else FAILED
+            return FAILED
+        remove(folder, unless=keep)
+        return 0
 
     return command

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -74,7 +75,7 @@ def folder_for(kept: Path | None, *, verb: str) -> Iterator[Path]:
 
 def log_to_standard_error() -> None:
     """What our own clients log is not what a verb prints."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
 def log_nothing() -> None:
@@ -121,6 +122,12 @@ def new_folder(kept: Path | None, *, verb: str) -> Path:
         raise click.UsageError(f"--keep {kept}: not empty")
     kept.mkdir(parents=True, exist_ok=True)
     return kept.resolve()
+
+
+def remove(folder: Path, *, unless: Path | None) -> None:
+    """Remove a ``new_folder``, unless it was asked for."""
+    if unless is None:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Bars:

@@ -42,7 +42,10 @@ def test_solve_says_where_and_how_sure_it_is(tmp_path, method):
         ({"devices": []}, "missing required field `topics`"),
         ({**PROBLEM, "links": []}, "links: no way leads from device 0 to [1]"),
         ({**PROBLEM, "version": 2}, "contains unknown field `version`"),
-        ({**PROBLEM, "topics": [{"client": []}]}, "topics[0]: Object contains unknown field `client`"),
+        (
+            {**PROBLEM, "topics": [{"client": []}]},
+            "topics[0]: Object contains unknown field",
+        ),
         ({**PROBLEM, "network_power": -1}, "network_power must be finite and not negative, got -1"),
         ({**PROBLEM, "broker_work": 10**400}, "broker_work: Number out of range"),
         ({**PROBLEM, "devices": [{"capacity": -1, "power": 1}] * 2}, "capacity must be finite and"),
