@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,11 +18,11 @@ import click
 import uvloop
 from rich.table import Table
 
-from federator.cli.options import FILE, FOLDER, option
+from federator.cli.options import FILE, FOLDER
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from lab.bench import traced as tracing
-from lab.bench.rest import AtRest, mappings_mb, measure_rest
+from lab.bench.rest import AtRest, Settings, mappings_mb, measure_rest
 from lab.frame.printing import (
     Bar,
     bars_table,
@@ -32,7 +33,7 @@ from lab.frame.printing import (
     until_stopped,
     write_json,
 )
-from lab.grid.processes import children
+from lab.frame.settings import options
 from lab.grid.processes.agent import AgentProcess
 
 COLUMNS = 120
@@ -46,26 +47,10 @@ ROOT = f"{Path(__file__).parents[3]}/"
 
 
 @click.command(name="rest")
-@option("--filters", type=click.IntRange(9, 100_000), default=1_000, help="Of all clients.")
-@option("--seconds", type=click.FloatRange(1, 3_600), default=60.0, help="Of the measurement.")
-@option("--settle", "settle_s", type=click.FloatRange(0, 3_600), default=60.0, help="Before it.")
-@click.option("--signed", is_flag=True, help="Agents have keys.")
-@click.option(
-    "--traced",
-    is_flag=True,
-    help="Print instead what takes the memory: by what is imported, and by who allocates.",
-)
+@options(Settings)
 @click.option("--json", "json_file", type=FILE, help="Also write one record per agent here.")
 @click.option("--keep-logs", type=FOLDER, help="Keep configurations, state and logs here.")
-def rest(
-    filters: int,
-    seconds: float,
-    settle_s: float,
-    signed: bool,
-    traced: bool,
-    json_file: Path | None,
-    keep_logs: Path | None,
-) -> int:
+def rest(settings: Settings, json_file: Path | None, keep_logs: Path | None) -> int:
     """Measure agents at rest: a 3 x 3 grid in which nobody publishes.
 
     Memory is resident memory of /proc/PID/statm, processor time that of schedstat, wake-ups are
@@ -78,29 +63,20 @@ def rest(
     def look(agents: dict[BrokerId, AgentProcess]) -> None:
         first = next(iter(agents.values()))
         mapped.update(mappings_mb(first.pid))
-        if traced:
+        if settings.traced:
             account.update(_account_of(first))
 
     with folder_for(keep_logs, verb="bench") as folder:
-        work = measure_rest(
-            folder,
-            filters=filters,
-            settle_s=settle_s,
-            seconds=seconds,
-            signed=signed,
-            progress=lambda what: click.echo(what, err=True),
-            spawn=tracing.spawn if traced else children.spawn,
-            look=look,
-        )
+        work = measure_rest(settings, folder, partial(click.echo, err=True), look)
         found = uvloop.run(until_stopped(work, name="rest"))
     console = report_console(COLUMNS)
-    if traced:
+    if settings.traced:
         for table in _traced(account):
             console.print(table)
         return 0
     write_json(json_file, found)
-    security = "signed" if signed else "open"
-    console.print(_agents(found, f"Nine agents at rest, {filters:,} filters, {security}"))
+    security = "signed" if settings.signed else "open"
+    console.print(_agents(found, f"Nine agents at rest, {settings.filters:,} filters, {security}"))
     console.print(bars_table("The worst of them", _judged(found)))
     console.print(_mappings(mapped))
     return 0

@@ -10,8 +10,8 @@ import click
 import uvloop
 from rich.table import Table
 
-from federator.cli.options import FILE, option
-from lab.bench.routes import RouteCost, measure_routes
+from federator.cli.options import FILE
+from lab.bench.routes import RouteCost, Settings, measure_routes
 from lab.frame.printing import (
     folder_for,
     log_nothing,
@@ -20,31 +20,24 @@ from lab.frame.printing import (
     until_stopped,
     write_json,
 )
+from lab.frame.settings import options
 
 COLUMNS = 100
 
 
 @click.command(name="routes")
-@option("--topics", type=click.IntRange(10, 50_000), default=10_000, help="That are published on.")
-@option("--rate", "rate_hz", type=click.IntRange(1, 50_000), default=5_000, help="Messages/s.")
-@option("--seconds", type=click.FloatRange(1, 600), default=5.0, help="Of every run.")
-@option("--repetitions", type=click.IntRange(1, 100), default=3, help="Of both, in turn.")
+@options(Settings)
 @click.option("--json", "json_file", type=FILE, help="Also write one record per run here.")
-def routes(
-    topics: int, rate_hz: int, seconds: float, repetitions: int, json_file: Path | None
-) -> int:
+def routes(settings: Settings, json_file: Path | None) -> int:
     """Measure what agents take for a publication: one prefix filter, or a filter for each topic."""
     log_nothing()
     costs: list[RouteCost] = []
-    for single in (False, True) * repetitions:
+    for single in (False, True) * settings.repetitions:
         with folder_for(None, verb="bench") as folder:
-            work = measure_routes(
-                folder, topics=topics, single=single, rate_hz=rate_hz, seconds=seconds
-            )
-            found = uvloop.run(until_stopped(work, name="routes"))
-        costs += found
+            work = measure_routes(settings, folder, single=single)
+            costs += uvloop.run(until_stopped(work, name="routes"))
     write_json(json_file, costs)
-    report_console(COLUMNS).print(_table(costs, topics))
+    report_console(COLUMNS).print(_table(costs, settings.topics))
     return 0
 
 

@@ -30,46 +30,43 @@ SIZES = {size.name: size for size in generators.TABLE_1}
 KINDS = ("table1", "grid", "geometric", "topology")
 
 
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What an instance is made of, by its kind."""
+
+    seed: int = setting(0, "", 0, 2**31 - 1)
+    size: str = setting("case3", "Of table1.", among=[*SIZES])
+    rows: int = setting(5, "Of grid.", 2, 1_000)
+    cols: int = setting(5, "Of grid.", 2, 1_000)
+    nodes: int = setting(50, "Of geometric.", 2, NODES_MAX)
+    name: str = setting("sndlib/germany50", "Of topology.")
+    topics: int = setting(40, "", 1, REQUESTS_MAX)
+    fan_out: int = setting(4, "Most subscribers of a topic.", 1)
+    tightness: float | None = setting(
+        None,
+        "Capacity as a share of what shortest paths would need. [table1 0.75, else 0.9]",
+        *(0.05, 10),
+    )
+
+
 @click.command("generate")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("-o", "--output", type=FILE, help="Where to. [standard output]")
-@option("--seed", type=click.IntRange(0, 2**31 - 1), default=0)
-@click.option("--size", type=click.Choice(list(SIZES)), default="case3", help="Of table1. [case3]")
-@click.option("--rows", type=click.IntRange(2, 1_000), default=5, help="Of grid. [5]")
-@click.option("--cols", type=click.IntRange(2, 1_000), default=5, help="Of grid. [5]")
-@click.option("--nodes", type=click.IntRange(2, NODES_MAX), default=50, help="Of geometric. [50]")
-@click.option("--name", default="sndlib/germany50", help="Of topology. [sndlib/germany50]")
-@option("--topics", type=click.IntRange(1, REQUESTS_MAX), default=40)
-@option("--fan-out", type=click.IntRange(1), default=4, help="Most subscribers of a topic.")
-@click.option(
-    "--tightness",
-    type=click.FloatRange(0.05, 10),
-    default=None,
-    help="Capacity as a share of what shortest paths would need. [table1 0.75, else 0.9]",
-)
-def generate(
-    kind: str,
-    output: Path | None,
-    seed: int,
-    size: str,
-    rows: int,
-    cols: int,
-    nodes: int,
-    name: str,
-    tightness: float | None,
-    **demand: int,
-) -> None:
+@options(Generated)
+def generate(asked: Generated, kind: str, output: Path | None) -> None:
     """Write an instance of KIND: the same seed gives the same instance."""
-    tight = tightness or (0.75 if kind == "table1" else 0.9)
+    tight = asked.tightness or (0.75 if kind == "table1" else 0.9)
+    drawn: dict[str, Any] = {"seed": asked.seed, "tightness": tight}
+    demand = {"topics": asked.topics, "fan_out": asked.fan_out}
     match kind:
         case "table1":
-            made = generators.table1(SIZES[size], seed=seed, tightness=tight)
+            made = generators.table1(SIZES[asked.size], **drawn)
         case "grid":
-            made = generators.grid(rows, cols, seed=seed, tightness=tight, **demand)
+            made = generators.grid(asked.rows, asked.cols, **drawn, **demand)
         case "geometric":
-            made = generators.geometric(nodes, seed=seed, tightness=tight, **demand)
+            made = generators.geometric(asked.nodes, **drawn, **demand)
         case _:
-            made = generators.real_network(name, seed=seed, tightness=tight, **demand)
+            made = generators.real_network(asked.name, **drawn, **demand)
     write(output, encode(made).decode())
 
 
