@@ -24,7 +24,7 @@ from lab.frame.experiment import Result, Tell, experiment
 from lab.frame.settings import setting
 from lab.grid.clients import Arrivals, Client, Tally, stamped
 from lab.grid.running import RunningGrid
-from lab.grid.stage import DEEP, Pages
+from lab.grid.stage import DEEP, Pages, widened
 from lab.grid.streams import PAYLOAD_BYTES, paced, running
 from lab.grid.topology import Grid
 
@@ -272,7 +272,7 @@ async def _recover(grid: RunningGrid, core: BrokerId, blow: Blow) -> None:
     elif blow is Blow.AGENT:
         await grid.agents[core].restart()
     await grid.until(grid.links_up)
-    await grid.until(grid.interest_known)
+    await grid.until(widened)
 
 
 command = experiment("core-death", Settings, run)

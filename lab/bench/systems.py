@@ -20,7 +20,7 @@ from lab.grid.processes.agent import KeyFolder
 from lab.grid.processes.children import Child, Helper, python, spawn
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.processes.ports import free_ports
-from lab.grid.stage import Pages, Stage
+from lab.grid.stage import Pages, Stage, widened
 
 FEDERATION: Final = "bench"
 LIMIT_DIRECT: Final = "limit-direct"
@@ -176,11 +176,11 @@ class AgentLine(System):
         await self.until(lambda pages: self._missing(pages, filter))
 
     def _missing(self, pages: Pages, filter: str) -> str | None:
+        if fault := widened(pages):
+            return fault
         for here, status in pages.items():
             if not status["ready"]:
                 return f"agent {here} is not ready: {status['ready_reason']}"
-            if status["discovery"]["widened"]:
-                return f"agent {here} asks for everything: {status['discovery']['reason']}"
             if not _leads_on(status, filter, last=here == self.line[-1]):
                 return f"agent {here} has no route for {filter}"
             straight = [link.get("direct") and link["direct"]["used"] for link in status["links"]]

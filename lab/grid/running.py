@@ -24,7 +24,7 @@ from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.children import Child, Spawn
 from lab.grid.processes.ports import free_ports
 from lab.grid.processes.relay import Way
-from lab.grid.stage import Pages, Stage
+from lab.grid.stage import Pages, Stage, unlinked, widened
 from lab.grid.topology import Link, LinkCosts, Linked
 
 STARTS_AT_ONCE: Final = 4
@@ -111,7 +111,7 @@ class RunningGrid(Stage):
             await self._plan(here)
         await start_each("agent", self.agents, self._progress)
         await self.until(self.links_up)
-        await self.until(self.interest_known)
+        await self.until(widened)
 
     async def _plan(self, here: BrokerId) -> None:
         urls = {
@@ -150,23 +150,10 @@ class RunningGrid(Stage):
         return await self.pages("/status")
 
     def links_up(self, statuses: Pages) -> str | None:
-        for here, status in statuses.items():
-            if not status["ready"]:
-                return f"agent {here} is not ready: {status['ready_reason']}"
-            up = {
-                link["neighbour"]
-                for link in status["links"]
-                if link["state"] == "up" and (not self.direct or link["direct"]["used"])
-            }
-            if missing := sorted(set(self.grid.neighbours[here]) - up):
-                return f"agent {here} has no link to {missing}"
-        return None
+        def used(link: dict[str, Any]) -> bool:
+            return not self.direct or link["direct"]["used"]
 
-    def interest_known(self, statuses: Pages) -> str | None:
-        for here, status in statuses.items():
-            if status["discovery"]["widened"]:
-                return f"agent {here} asks for everything: {status['discovery']['reason']}"
-        return None
+        return unlinked(statuses, self.grid.neighbours, used)
 
     async def order(self, act: str, *links: Link, **how: object) -> None:
         """Have the relays of each link do something: ``act`` is a method of ``Relay``."""

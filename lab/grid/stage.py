@@ -7,7 +7,7 @@ goodbye, brokers, relays.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +34,29 @@ subscriptions every second."""
 
 Pages = dict[BrokerId, dict[str, Any]]
 """What each agent says."""
+
+
+def unlinked(
+    pages: Pages,
+    neighbours: Mapping[BrokerId, Iterable[BrokerId]],
+    used: Callable[[dict[str, Any]], object] = lambda link: True,
+) -> str | None:
+    """Name an agent that is not ready, or lacks a link to a neighbour that is up and ``used``."""
+    for here, status in pages.items():
+        if not status["ready"]:
+            return f"agent {here} is not ready: {status['ready_reason']}"
+        up = {link["neighbour"] for link in status["links"] if link["state"] == "up" and used(link)}
+        if missing := sorted({*neighbours[here]} - up):
+            return f"agent {here} has no link to {missing}"
+    return None
+
+
+def widened(pages: Pages) -> str | None:
+    """Name an agent that still asks for more than it knows to be needed, and why."""
+    for here, status in pages.items():
+        if status["discovery"]["widened"]:
+            return f"agent {here} asks for everything: {status['discovery']['reason']}"
+    return None
 
 
 class Stage(Started):

@@ -12,11 +12,15 @@ from federator.protocol.types import BrokerId
 from lab.grid.processes.agent import AgentProcess, KeyFolder
 from lab.grid.processes.children import python
 from lab.grid.running import FEDERATION
-from lab.grid.stage import Pages, Stage
+from lab.grid.stage import Stage, unlinked, widened
 from lab.nat.network import ADDRESSES, HUB, OPEN, SITE, Network
 
 BROKERS: Final = {HUB: BrokerId(2), SITE: BrokerId(1), OPEN: BrokerId(3)}
-LINKED: Final = {BrokerId(1): [2], BrokerId(2): [1, 3], BrokerId(3): [2]}
+LINKED: Final = {
+    BROKERS[SITE]: [BROKERS[HUB]],
+    BROKERS[OPEN]: [BROKERS[HUB]],
+    BROKERS[HUB]: [BROKERS[SITE], BROKERS[OPEN]],
+}
 MQTT_PORT: Final = 1883
 PASSWORD: Final = "outbound"  # of a run that lasts minutes, on a network of its own
 _USERS: Final = {SITE: "federator-1", OPEN: "federator-peer", HUB: "federator-hub"}
@@ -43,7 +47,7 @@ class NatStage(Stage):
             await self.broker(id, *lines, queue, port=MQTT_PORT, host=ADDRESSES[host])
         for agent in self.agents.values():
             await agent.start()
-        await self.until(_unlinked)
+        await self.until(lambda pages: unlinked(pages, LINKED) or widened(pages))
 
     def _planned(self, host: str, keys: KeyFolder) -> AgentProcess:
         login = {"username": _USERS[host], "password": PASSWORD}
@@ -77,11 +81,3 @@ class NatStage(Stage):
 
 def _url(host: str) -> str:
     return f"mqtt://{ADDRESSES[host]}:{MQTT_PORT}"
-
-
-def _unlinked(pages: Pages) -> str | None:
-    for id, status in pages.items():
-        up = sorted(link["neighbour"] for link in status["links"] if link["state"] == "up")
-        if not status["ready"] or status["discovery"]["widened"] or up != LINKED[id]:
-            return f"agent {id} has links to {up}"
-    return None

@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from lab.grid.processes.agent import KeyFolder
 from lab.grid.processes.children import Helper, python
 from lab.grid.processes.namespace import Namespace
 from lab.grid.running import FEDERATION
-from lab.grid.stage import Pages, Stage
+from lab.grid.stage import Stage, unlinked
 
 MQTT_PORT: Final = 1883
 UDP_PORT: Final = 18_840
@@ -70,18 +69,22 @@ class Line(Stage):
 
         Raises ``LinkError``: they are not, in time.
         """
+        near = {i: [BrokerId(n) for n in (i - 1, i + 1) if n in self.brokers] for i in self.brokers}
         for i, broker in self.brokers.items():
             shutil.rmtree(self.folder / f"agent-{i}", ignore_errors=True)
-            near = (BrokerId(n) for n in (i - 1, i + 1) if n in self.brokers)
             more = {
                 "links": {"transport": transport},
                 "udp": {"listen": f"{_address_of(i)}:{UDP_PORT}", **udp},
                 "keys": self._keys.section(i),
             }
-            urls = {n: self.brokers[n].url for n in near}
+            urls = {n: self.brokers[n].url for n in near[i]}
             self.planned(i, broker.url, urls, more=more, security="signed")
         await asyncio.gather(*(agent.start() for agent in self.agents.values()))
-        await self.until(partial(_unlinked, transport))
+
+        def used(link: dict[str, Any]) -> bool:
+            return transport != "udp-fec" or bool((link.get("datagrams") or {}).get("used"))
+
+        await self.until(lambda pages: unlinked(pages, near, used))
 
     async def stop_agents(self) -> None:
         await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
@@ -96,13 +99,3 @@ class Line(Stage):
 
 def _address_of(broker: int) -> str:
     return f"10.77.0.{broker}"
-
-
-def _unlinked(transport: str, pages: Pages) -> str | None:
-    for i, status in pages.items():
-        up = [link for link in status["links"] if link["state"] == "up"]
-        if transport == "udp-fec":
-            up = [link for link in up if (link.get("datagrams") or {}).get("used")]
-        if len(up) != (i - 1 in pages) + (i + 1 in pages):
-            return f"agent {i} uses {len(up)} links"
-    return None
