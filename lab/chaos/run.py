@@ -86,7 +86,8 @@ class Plan:
     broker_queue: int = setting(
         5_000,
         "max_queued_messages of the brokers; must hold what comes while an agent is away.",
-        *(100, 1_000_000),
+        least=100,
+        most=1_000_000,
     )
     sys_interval_s: int = setting(
         10, "Of the brokers: how often they count their subscriptions.", 1, 3_600

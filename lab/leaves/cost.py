@@ -64,7 +64,8 @@ class Settings:
     changes_per_s: float = setting(
         1.0,
         "Times a second that a client elsewhere wants another filter, in the second one.",
-        *(0, 20),
+        least=0,
+        most=20,
         option="--changes",
     )
 

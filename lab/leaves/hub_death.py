@@ -51,7 +51,8 @@ class Settings:
     cut_s: float = setting(
         60.0,
         "Seconds for which a leaf is cut off from both its hubs; 0: it is not.",
-        *(0, 3_600),
+        least=0,
+        most=3_600,
         option="--cut",
     )
     fresh: int = setting(20, "Subscriptions that are timed.", 0, 1_000)

@@ -36,7 +36,8 @@ class Settings:
     move_every_s: float = setting(
         60.0,
         "Seconds between two changes of the router's address; 0: none.",
-        *(0, 86_400),
+        least=0,
+        most=86_400,
         option="--move-every",
     )
     burst: int = setting(20_000, "Publications; 0: none.", 0, 1_000_000)

@@ -109,7 +109,8 @@ class Asked:
     auto: int | None = setting(
         None,
         "N brokers join through one and arrange their links; then the one is killed.",
-        *(3, 40),
+        least=3,
+        most=40,
         form="N",
     )
     stay: bool = setting(

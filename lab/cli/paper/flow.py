@@ -45,7 +45,8 @@ class Generated:
     tightness: float | None = setting(
         None,
         "Capacity as a share of what shortest paths would need. [table1 0.75, else 0.9]",
-        *(0.05, 10),
+        least=0.05,
+        most=10,
     )
 
 
