@@ -19,8 +19,8 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     return {
         "seed": plan.seed,
         "held": outcome.held,
-        "plan": {**asdict(plan), "grid": [plan.grid.rows, plan.grid.columns]},
-        "layout": asdict(layout),
+        "plan": {**asdict(plan), "grid": [plan.rows, plan.columns]},
+        "layout": layout,
         "elapsed_s": outcome.elapsed_s,
         "classes": {
             name: {**asdict(counts), "recovery_s": _recoveries(outcome, name)}
@@ -28,9 +28,9 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         },
         "skipped": outcome.skipped,
         "never_felt": outcome.never_felt,
-        "schedule": [asdict(each) for each in outcome.happened],
-        "agents": [asdict(each) for each in outcome.vitals],
-        "violations": [asdict(each) for each in outcome.violations],
+        "schedule": outcome.happened,
+        "agents": outcome.vitals,
+        "violations": outcome.violations,
     }
 
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from operator import methodcaller
 from pathlib import Path
@@ -167,14 +167,14 @@ class Bars:
         self.progress.stop()
 
 
-def tell(lines: Iterable[str], found: Mapping[str, object], *, as_json: bool) -> None:
-    """Print what came of a verb: ``found`` as one JSON object, or ``lines`` for people.
+def tell(lines: Iterable[str], found: object, *, as_json: bool) -> None:
+    """Print what came of a verb: ``found`` as JSON, or ``lines`` for people.
 
     Dataclasses become objects by their fields' names. Of keys that are tuples the parts are joined
     by commas. What is infinite or not a number becomes null. Numbers may be numpy's.
     """
     if as_json:
-        click.echo(_json(dict(found)))
+        click.echo(_json(found))
         return
     for line in lines:
         click.echo(line)

@@ -36,6 +36,7 @@ from lab.frame.printing import (
     Bars,
     folder_for,
     report_console,
+    tell,
     until_stopped,
     write_atomically,
 )
@@ -162,7 +163,7 @@ async def _carry_out(plan: Plan, folder: Path) -> int:
                     copies = Copies.of(await running.statuses())
                     bar.stop()
                     if plan.as_json:
-                        click.echo(json.dumps(as_json(outcome)))
+                        tell((), as_json(outcome), as_json=True)
                     else:
                         console.print(render(outcome, columns=console.width))
                 if plan.stay:
@@ -201,7 +202,7 @@ async def _carry_out_trial(trial: Trial, folder: Path, console: Console, *, as_j
     if trial.plot is not None:
         write_atomically(trial.plot, strategies.completion_chart(outcomes))
     if as_json:
-        click.echo(json.dumps(told))
+        tell((), told, as_json=True)
     else:
         console.print(shown)
     return FAULTY if faults else 0
@@ -253,11 +254,9 @@ async def _carry_out_auto(asked: Asked, folder: Path, *, as_json: bool) -> int:
         killed_s = time.monotonic()
         grid.kill(BrokerId(0))
         told["mended"] = _told(await grid.settled(), time.monotonic() - killed_s)
-    if as_json:
-        click.echo(json.dumps(told))
-        return 0
-    click.echo("\n".join(_lines(f"{count} brokers joined by one", told["joined"])))
-    click.echo("\n".join(["", *_lines("the seed was killed, and the rest mended", told["mended"])]))
+    joined = _lines(f"{count} brokers joined by one", told["joined"])
+    mended = _lines("the seed was killed, and the rest mended", told["mended"])
+    tell([*joined, "", *mended], told, as_json=as_json)
     return 0
 
 

@@ -2,12 +2,11 @@
 and the paper's Table 2 beside ours; ``study``: the distributed version, and time over size.
 """
 
-import json
 import math
 import resource
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,7 +19,7 @@ from federator.cli.planning.watching import interruption, watch
 from federator.planner.flow.instance import Instance
 from federator.planner.flow.instance_file import NODES_MAX, REQUESTS_MAX, encode
 from federator.planner.lagrangian import heuristic as lagrangian
-from lab.frame.printing import tell
+from lab.frame.printing import fields_of, tell
 from lab.frame.settings import options, setting
 from lab.papers.flow import generators, studies
 from lab.papers.flow.comparison import METHODS, TABLE_2, Run, Summary, run_of, summarise
@@ -124,21 +123,10 @@ def compare(asked: Compared, instances: tuple[Path, ...], as_json: bool) -> int:
                     seconds = time.perf_counter() - began
                 runs.append(run_of(group, problem.name or group, method, seconds, outcome))
                 if as_json:
-                    click.echo(json.dumps(_finite(asdict(runs[-1]))))
+                    tell((), fields_of(runs[-1]), as_json=True)
     summaries = summarise(runs)
-    if as_json:
-        click.echo(json.dumps([asdict(summary) for summary in summaries]))
-    else:
-        click.echo("\n".join(_table(summaries, paper=asked.paper)))
+    tell(_table(summaries, paper=asked.paper), summaries, as_json=as_json)
     return noted.exit_code
-
-
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no infinity: null."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in values.items()
-    }
 
 
 def _paper(asked: Compared) -> Iterator[tuple[str, Instance]]:

@@ -6,7 +6,6 @@ Exit code 1 of ``place`` when a claim does not hold in our figures that is not k
 """
 
 import csv
-import json
 import os
 import sys
 import time
@@ -160,22 +159,19 @@ def solve_command(
     if placement is None:
         raise PlacementError(f"{method} found no placement within the capacities: try exact")
     devices = placement.device_of.tolist()
-    told = {
+    record = {
         "method": method,
         "power_mw": placement.power,
         "lower_bound_mw": placement.lower_bound,
         "topics": devices[: instance.topics],
         "services": devices[instance.topics :],
     }
-    if as_json:
-        click.echo(json.dumps(told))
-        return
     rows = [("container", "device")]
     rows += [(f"broker of topic {t}", str(d)) for t, d in enumerate(devices[: instance.topics])]
     rows += [(f"service {s}", str(d)) for s, d in enumerate(devices[instance.topics :])]
-    click.echo("\n".join(columns(rows)))
     proven = f"proven within {100 * placement.gap:.3g} %" if method in PROVING else "nothing proven"
-    click.echo(f"power {placement.power:.6g} mW, {proven}")
+    lines = [*columns(rows), f"power {placement.power:.6g} mW, {proven}"]
+    tell(lines, record, as_json=as_json)
 
 
 def solve(instance: Instance, method: str, *, seed: int, time_limit_s: float) -> Placement | None:
