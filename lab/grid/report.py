@@ -11,9 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from federator.protocol.types import BrokerId
-from lab.grid.measure import Delivery, Outcome
+from lab.grid.measure import Named, Outcome
 from lab.grid.scenario import Published, Scenario
 from lab.grid.topology import Grid, Mesh
+from lab.grid.trial import Delivery
 
 WIDE_COLUMNS = 100
 _OF_SCENARIO = (
@@ -68,8 +69,8 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
             "parents": {str(k): list(v) for k, v in sorted(outcome.mesh.parents.items())},
             "publisher_relays_to": list(outcome.relayed_to),
         },
-        "federated": [_row(d, _paper(d, scenario)) for d in outcome.federated],
-        "centralised": [_row(d, _paper(d, scenario)) for d in outcome.centralised],
+        "federated": [_row(*each, _paper(*each, scenario)) for each in outcome.federated],
+        "centralised": [_row(*each, _paper(*each, scenario)) for each in outcome.centralised],
         "announcements": None
         if counts is None
         else {**asdict(counts), "per_announcement": counts.per_announcement},
@@ -79,11 +80,11 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _row(delivery: Delivery, paper: Published | None) -> dict[str, Any]:
+def _row(name: str, delivery: Delivery, paper: Published | None) -> dict[str, Any]:
     return {
-        "publications": delivery.publications,
-        "broker": delivery.place,
-        "subscriber": delivery.subscriber,
+        "publications": delivery.arrivals.sent,
+        "broker": delivery.subscriber,
+        "subscriber": name,
         "hops": delivery.hops,
         "floor_ms": delivery.floor_ms,
         "paper_ms": None if paper is None else paper.delay_ms,
@@ -95,15 +96,15 @@ def _row(delivery: Delivery, paper: Published | None) -> dict[str, Any]:
     }
 
 
-def _paper(delivery: Delivery, scenario: Scenario) -> Published | None:
-    key = (delivery.publications, delivery.place)
-    if delivery.subscriber in ("A", "B"):
+def _paper(name: str, delivery: Delivery, scenario: Scenario) -> Published | None:
+    key = (delivery.arrivals.sent, delivery.subscriber)
+    if name in ("A", "B"):
         both = scenario.centralised_ms.get(key)
-        return None if both is None else both["AB".index(delivery.subscriber)]
+        return None if both is None else both["AB".index(name)]
     return scenario.federated_ms.get(key)
 
 
-def _table(title: str, deliveries: Iterable[Delivery], scenario: Scenario, *, wide: bool) -> Table:
+def _table(title: str, deliveries: Iterable[Named], scenario: Scenario, *, wide: bool) -> Table:
     table = Table(
         title=title,
         title_justify="left",
@@ -118,14 +119,13 @@ def _table(title: str, deliveries: Iterable[Delivery], scenario: Scenario, *, wi
     columns = ("hops", "floor", "paper", "ours", *distribution, "added", "/hop")
     for name in (*columns, "lost", "twice", "order"):
         table.add_column(name, justify="right", no_wrap=True)
-    for delivery in deliveries:
-        paper = _paper(delivery, scenario)
+    for name, delivery in deliveries:
+        paper = _paper(name, delivery, scenario)
         got = delivery.arrivals
         quantiles = (got.delay_ms_p50, got.delay_ms_p99, got.delay_ms_max)
-        single = delivery.subscriber in ("A", "B")
         table.add_row(
-            str(delivery.publications),
-            f"{delivery.place} {delivery.subscriber}" if single else str(delivery.place),
+            str(got.sent),
+            f"{delivery.subscriber} {name}" if name in ("A", "B") else name,
             str(delivery.hops),
             f"{delivery.floor_ms:g}",
             "-" if paper is None else f"{paper.delay_ms:.2f} ±{paper.deviation_ms:.2f}",

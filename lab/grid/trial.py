@@ -93,14 +93,23 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class Delivery:
     """What one subscriber got of one publisher."""
 
-    publisher: BrokerId
+    publisher: BrokerId  # the brokers they are connected to
     subscriber: BrokerId
     hops: int  # links between them on a shortest path
-    floor_ms: float  # the sum of the delays of these links
+    floor_ms: float  # the sum of the delays of these links: what physics alone costs
     arrivals: Arrivals
+
+    @property
+    def added_ms(self) -> float:
+        return self.arrivals.delay_ms_mean - self.floor_ms
+
+    @property
+    def added_per_hop_ms(self) -> float:
+        """Mean delay beyond the floor, per link; all of it when there is no link."""
+        return self.added_ms / max(self.hops, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +131,7 @@ class TrialOutcome:
     """What one setting gave."""
 
     setting: Setting
-    pairs: tuple[Pair, ...]  # every publisher with every subscriber on another broker
+    pairs: tuple[Delivery, ...]  # every publisher with every subscriber on another broker
     publications: int  # of all publishers
     data_messages: int  # frames that agents sent for them
     control_messages: int  # without hellos, while the publications were made,
@@ -190,7 +199,7 @@ async def _measure(
         qos=arrangement.qos,
     )
     before = await running.until(lambda statuses: _unsettled(arrangement, setting, statuses))
-    pairs: list[Pair] = []
+    pairs: list[Delivery] = []
     begun_s = time.monotonic()
     everything = len(arrangement.publishers) * arrangement.publications
 
@@ -240,13 +249,13 @@ def _unsettled(arrangement: Arrangement, setting: Setting, statuses: Statuses) -
 
 def _pairs(
     arrangement: Arrangement, publisher: BrokerId, arrivals: Mapping[str, Arrivals]
-) -> Iterator[Pair]:
+) -> Iterator[Delivery]:
     hops = arrangement.graph.hops_from(publisher)
     for subscriber in arrangement.subscribers:
         if subscriber != publisher or arrangement.local:
             floor_ms = hops[subscriber] * arrangement.link_delay_ms
             each = arrivals[str(subscriber)]
-            yield Pair(publisher, subscriber, hops[subscriber], floor_ms, each)
+            yield Delivery(publisher, subscriber, hops[subscriber], floor_ms, each)
 
 
 def _frames(statuses: Statuses) -> int:

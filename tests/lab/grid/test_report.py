@@ -6,10 +6,11 @@ import pytest
 from rich.console import Console
 
 from lab.grid.clients import Arrivals
-from lab.grid.measure import Announcements, Delivery, Outcome, delivery_faults
+from lab.grid.measure import Announcements, Outcome, delivery_faults
 from lab.grid.report import as_json, render, render_mesh
 from lab.grid.scenario import SPOHN2021
 from lab.grid.topology import expected_mesh
+from lab.grid.trial import Delivery
 from tests.lab.grid.ids import ids
 
 ARRIVALS = Arrivals(
@@ -28,14 +29,7 @@ ARRIVALS = Arrivals(
 
 
 def delivery(place, subscriber, *, hops, arrivals=ARRIVALS):
-    return Delivery(
-        publications=1000,
-        place=ids(place)[0],
-        subscriber=subscriber,
-        hops=hops,
-        floor_ms=5.0 * hops,
-        arrivals=arrivals,
-    )
+    return subscriber, Delivery(*ids(6, place), hops, 5.0 * hops, arrivals)
 
 
 def outcome(*, arrivals=ARRIVALS):
