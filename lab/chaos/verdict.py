@@ -3,13 +3,14 @@
 from dataclasses import asdict
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from lab.chaos.ledger import Violation
 from lab.chaos.run import Outcome
+from lab.frame.printing import table_of
 
 VIOLATIONS_SHOWN = 12
 
@@ -64,19 +65,15 @@ def _list(ids: tuple[int, ...]) -> str:
 
 
 def _classes(outcome: Outcome) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("fault", no_wrap=True)
-    names = ("runs", "felt", "tried", "delivered", "lost", "twice", "order", "alien", "spared")
-    for name in (*names, "slowest", "recovery", "max"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("")
+    names = ("fault", "runs", "felt", "tried", "delivered", "lost", "twice", "order", "alien")
+    rows = []
     for name, counts in sorted(outcome.counts.items(), key=lambda item: item[0]):
         runs = [each for each in outcome.happened if each.phase == name]
         recoveries = _recoveries(outcome, name)
         stuck = sum(each.recovery_s is None for each in runs)
         felt = [was_felt for each in runs for _, was_felt in each.felt]
         failed = counts.broken(min(outcome.plan.qos)) or stuck or name in outcome.never_felt
-        table.add_row(
+        row = (
             name,
             str(len(runs)),
             f"{sum(felt)}/{len(felt)}",
@@ -92,7 +89,8 @@ def _classes(outcome: Outcome) -> Table:
             "never" if stuck else f"{recoveries[-1]:.1f} s" if recoveries else "-",
             "[red]FAILED[/]" if failed else "[green]ok[/]",
         )
-    return table
+        rows.append(row)
+    return table_of((*names, "spared", "slowest", "recovery", "max", ""), rows)
 
 
 def _swapped(outcome: Outcome) -> Text:
@@ -111,21 +109,20 @@ def _bad(count: int) -> str:
 
 
 def _agents(outcome: Outcome) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("agent", "MiB 2nd quarter", "MiB last", "files", "last", "log lines/s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for vital in outcome.vitals:
-        table.add_row(
+    names = ("agent", "MiB 2nd quarter", "MiB last", "files", "last", "log lines/s", "")
+    rows = [
+        (
             str(vital.agent),
             f"{vital.resident_kib_second_quarter / 1024:.1f}",
             f"{vital.resident_kib_last_quarter / 1024:.1f}",
             f"{vital.files_second_quarter:.0f}",
             f"{vital.files_last_quarter:.0f}",
             f"{vital.log_lines_per_s:.2f}",
-            Text(vital.faults[0] if vital.faults else "", "red"),
+            f"[red]{escape(vital.faults[0])}[/]" if vital.faults else "",
         )
-    return table
+        for vital in outcome.vitals
+    ]
+    return table_of(names, rows)
 
 
 def _violations(outcome: Outcome) -> Text:

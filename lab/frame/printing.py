@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import click
 import structlog
 from pydantic_core import to_json
+from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -84,10 +85,8 @@ def log_nothing() -> None:
 
 
 def bars_table(title: str, bars: "Iterable[Bar]") -> Table:
-    table = Table("", "wanted", "got", "met", title=title, title_justify="left")
-    for bar in bars:
-        table.add_row(bar.what, bar.wanted, bar.got, "yes" if bar.met else "NO")
-    return table
+    rows = [(bar.what, bar.wanted, bar.got, "yes" if bar.met else "NO") for bar in bars]
+    return table_of(("", "wanted", "got", "met"), rows, title=title)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ class Bar:
 
 def table_of(columns: Iterable[str], rows: Iterable[Sequence[str]], **how: Any) -> Table:  # noqa: ANN401  # of Table
     first, *others = columns
-    table = Table(title_justify="left", **how)
+    table = Table(title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, **how)
     table.add_column(first, no_wrap=True)
     for name in others:
         table.add_column(name, justify="right")

@@ -5,12 +5,12 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from federator.protocol.types import BrokerId
+from lab.frame.printing import table_of
 from lab.grid.measure import Named, Outcome
 from lab.grid.scenario import Published, Scenario
 from lab.grid.topology import Grid, Mesh
@@ -105,25 +105,14 @@ def _paper(name: str, delivery: Delivery, scenario: Scenario) -> Published | Non
 
 
 def _table(title: str, deliveries: Iterable[Named], scenario: Scenario, *, wide: bool) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=0,
-    )
     distribution = ("p50", "p99", "max") if wide else ("p99",)
-    table.add_column("publ", justify="right", no_wrap=True)
-    table.add_column("at", no_wrap=True)
-    columns = ("hops", "floor", "paper", "ours", *distribution, "added", "/hop")
-    for name in (*columns, "lost", "twice", "order"):
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ("publ", "at", "hops", "floor", "paper", "ours", *distribution, "added", "/hop")
+    rows = []
     for name, delivery in deliveries:
         paper = _paper(name, delivery, scenario)
         got = delivery.arrivals
         quantiles = (got.delay_ms_p50, got.delay_ms_p99, got.delay_ms_max)
-        table.add_row(
+        row = (
             str(got.sent),
             f"{delivery.subscriber} {name}" if name in ("A", "B") else name,
             str(delivery.hops),
@@ -135,7 +124,9 @@ def _table(title: str, deliveries: Iterable[Named], scenario: Scenario, *, wide:
             f"{delivery.added_per_hop_ms:.2f}",
             *(_count(n) for n in (got.lost, got.duplicates, got.disordered)),
         )
-    return table
+        rows.append(row)
+    how = {"title": title, "title_style": "bold", "padding": 0}
+    return table_of((*columns, "lost", "twice", "order"), rows, **how)
 
 
 def _count(number: int) -> str:

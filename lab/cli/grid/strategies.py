@@ -5,13 +5,12 @@ from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from federator.protocol.parameters import Strategy
 from lab.frame.line_chart import line_chart, stacked
+from lab.frame.printing import table_of
 from lab.grid.trial import (
     BOTH,
     CHEN2020,
@@ -108,22 +107,16 @@ def faults(outcomes: Sequence[TrialOutcome]) -> list[str]:
 
 def render(outcomes: Sequence[TrialOutcome]) -> RenderableType:
     first = outcomes[0]
-    table = _table(f"{len(first.pairs)} pairs, {first.publications} publications")
-    table.add_column("")
-    for outcome in outcomes:
-        table.add_column(outcome.setting.name, justify="right")
-    for name, cell in _MEASURES:
-        table.add_row(name, *(cell(outcome) for outcome in outcomes))
+    table = table_of(
+        ("", *(outcome.setting.name for outcome in outcomes)),
+        ((name, *(cell(outcome) for outcome in outcomes)) for name, cell in _MEASURES),
+        title=f"{len(first.pairs)} pairs, {first.publications} publications",
+    )
     lines = [f"{'met' if kept else 'MISSED'}: {text}" for text, kept in bars(outcomes)]
     lines += [f"fault: {o.setting.name}: {fault}" for o in outcomes for fault in o.faults]
     good = not faults(outcomes)
     end = "Nothing lost, nothing twice, in order" if good else ""
     return Group(table, Text("\n".join([*lines, end]), "green" if good else "bold red"))
-
-
-def _table(title: str) -> Table:
-    how: dict[str, Any] = {"title_justify": "left", "title_style": "bold"}
-    return Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), **how)
 
 
 def as_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
@@ -159,14 +152,15 @@ def completion_faults(outcomes: Sequence[TrialOutcome]) -> list[str]:
 
 def render_completion(outcomes: Sequence[TrialOutcome]) -> RenderableType:
     long, short = completions(outcomes)
-    table = _table("Completion time, s: on the long path, and on the shortest")
-    table.add_column("items", justify="right")
+    names = ["items"]
     for place in ("consumer", "edge router", "average"):
-        table.add_column(f"{place}, long", justify="right")
-        table.add_column("short", justify="right")
+        names += [f"{place}, long", "short"]
+    rows = []
     for size in short.consumer:
         cells = zip(astuple(long), astuple(short), strict=True)
-        table.add_row(f"{size:,}", *(f"{each[size] / 1000:.2f}" for pair in cells for each in pair))
+        rows.append((f"{size:,}", *(f"{each[size] / 1000:.2f}" for pair in cells for each in pair)))
+    title = "Completion time, s: on the long path, and on the shortest"
+    table = table_of(names, rows, title=title)
     lines = []
     for o in outcomes:
         path = "-".join(map(str, path_of(o.setting)))

@@ -61,7 +61,7 @@ def test_the_papers_figures_and_ours_stand_side_by_side_uncut(columns):
     text = printed(outcome(), columns)
 
     assert "…" not in text
-    row = next(line for line in text.splitlines() if line.startswith(" 1000 2 "))
+    row = next(line for line in text.splitlines() if line.split()[:2] == ["1000", "2"])
     for figure in ("34.77 ±3.17", "22.35 ±8.06", "36.00", "2.35", "0.59"):
         assert figure in row
     assert "42.58 ±4.48" in text
