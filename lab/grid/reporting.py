@@ -172,6 +172,8 @@ async def make_report(records: Path, out: Path) -> dict[str, Any]:
     try:
         async with asyncio.timeout(REPORT_TIMEOUT_S):
             told, complaint = await process.communicate()
+    except TimeoutError:
+        raise LinkError(f"no report of {records} within {REPORT_TIMEOUT_S:g} s") from None
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
