@@ -22,8 +22,8 @@ from federator.errors import LinkError
 from federator.gateway import wire
 from federator.gateway.wire import V5, V311, Kind
 from lab.bench import records as r
-from lab.bench.generator import Ends, Generator, Outcome
-from lab.bench.processor import processor_s, resident_mb
+from lab.bench.generator import Generator, Outcome
+from lab.bench.processor import resident_mb
 from lab.bench.records import Key, Results
 from lab.bench.systems import (
     AGENTS,
@@ -36,6 +36,7 @@ from lab.bench.systems import (
     System,
 )
 from lab.bench.wire import Layout, topics
+from lab.frame.settings import numbers, setting
 from lab.grid.processes.children import Started
 from lab.grid.trial import Progress
 
@@ -85,7 +86,10 @@ async def idle_clients(host: str, port: int, *, count: int) -> AsyncIterator[Non
             writer.close()
 
 
-WINDOWS: Final = (100, 300, 900, 2_000, 4_000, 8_000)
+SYSTEMS: Final = ("echo", "broker", "gateway", "bridge", "limit", LIMIT_DIRECT, *AGENTS)
+MOST: Final = {"windows": 60_000, "rates": 100_000, "hops": 20}
+"""Windows are below the number of packet identifiers."""
+
 PROBE_RATE: Final = 200.0
 PROBE_S: Final = 0.5
 PROBE_TIMEOUT_S: Final = 60.0
@@ -93,32 +97,49 @@ MILLION: Final = 1e6
 NARROW: Final = 0  # in place of a rate: few messages on their way
 
 
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if unknown := sorted({*names} - {*SYSTEMS}):
+        raise ValueError(f"{', '.join(unknown)}: of {', '.join(SYSTEMS)} wanted")
+    return names
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is measured."""
 
-    # Of ``echo``, ``broker``, ``gateway``, ``bridge``, the least that agents can do, ``limit`` by
-    # brokers and ``limit-direct``, ``federator``, and our agents with links
-    # straight from one to the other, ``direct``, with the metrics stream on, ``metrics``, or
-    # secured: ``signed``, ``sealed``, ``proven``.
-    systems: tuple[str, ...] = ("echo", "broker", "bridge", "federator", "direct")
-    # Half of them publish, half subscribe, in pairs; the window is theirs together.
-    clients: int = 2
-    hops: tuple[int, ...] = (1, 3)  # for bridges and agents
-    qos: tuple[int, ...] = (0, 1)
-    repetitions: int = 3
-    payload_bytes: int = 64
-    link_delay_ms: float = 0  # of every link, each way
-    seconds: float = 3.0  # of each measured run
+    systems: tuple[str, ...] = setting(
+        "echo,broker,bridge,federator,direct",
+        f"Of {', '.join(SYSTEMS)}.",
+        parse=_names,
+        form="NAME[,NAME]",
+    )
+    clients: int = setting(2, "Half publish.", 2, 400)  # in pairs; the window is theirs together
+    hops: tuple[int, ...] = setting("1,3", "Links to cross.", parse=numbers, form="N[,N]")
+    qos: tuple[int, ...] = setting("0,1", "0, 1 or both.", parse=numbers, form="N[,N]")
+    rates: tuple[int, ...] = setting("1000,10000", "For delays.", parse=numbers, form="N[,N]")
+    windows: tuple[int, ...] = setting(
+        "100,300,900,2000,4000,8000", "To try.", parse=numbers, form="N[,N]"
+    )
+    repetitions: int = setting(3, "Of every run.", 1, 100)
+    seconds: float = setting(3.0, "Of every run.", 0.1, 600)
+    link_delay_ms: float = setting(0.0, "Of every link, each way.", 0, 1_000)
+    payload_bytes: int = setting(64, "Of every message.", 20, 2_000_000)
     warm_up_s: float = 0.5  # before it, at saturation; not counted
     climb_s: float = 0.7  # of each run on the ladder
     climbs: int = 2  # how often the ladder is climbed
     narrow: int = 100  # messages on their way, where a few must do for all systems alike
-    rates: tuple[int, ...] = (1_000, 10_000)  # messages per second at which delays are measured
-    windows: tuple[int, ...] = WINDOWS
+
+    def __post_init__(self) -> None:
+        if self.clients % 2:
+            raise ValueError("--clients: an even number wanted, for they come in pairs")
+        if not {*self.qos} <= {0, 1}:
+            raise ValueError("--qos: 0, 1 or both wanted")
+        for name, most in MOST.items():
+            if not all(1 <= each <= most for each in getattr(self, name)):
+                raise ValueError(f"--{name}: 1 to {most} wanted")
 
     def make_systems(self, folder: Path) -> list[System]:
-        """The systems, those to be compared next to each other."""
         made: list[System] = []
         if "echo" in self.systems and self.clients == 2:  # it has room for no more
             made.append(Echo(folder / "echo"))
@@ -165,12 +186,11 @@ class Experiment(Started):
         self._subjects: list[_Subject] = []
 
     async def start(self) -> None:
-        """Start all systems; returns when publications get through each."""
         for done, system in enumerate(self._systems):
             self._progress("starting", done, len(self._systems))
-            ends = await system.start()
+            await system.start()
             if isinstance(system, GatewayFront):
-                await self._measure_idle(system, ends)
+                await self._measure_idle(system)
             for qos in self._plan.qos:
                 if system.name == "echo" and qos:
                     continue
@@ -180,22 +200,21 @@ class Experiment(Started):
                 pairs = self._plan.clients // 2
                 subject = _Subject(system, key, Generator(self._folder, name, pairs=pairs))
                 self._subjects.append(subject)
-                await subject.generator.connect(ends, layout)
+                await subject.generator.connect(system.ends, layout)
                 for topic in topics(layout.topic, pairs):
                     await system.stands(topic)
                 await self._probe(subject)
         self._progress("starting", len(self._systems), len(self._systems))
 
-    async def _measure_idle(self, gateway: GatewayFront, ends: Ends) -> None:
+    async def _measure_idle(self, gateway: GatewayFront) -> None:
         """Memory of a gateway before it has carried anything, with many clients and without."""
         key = Key(gateway.name, gateway.hops, 0)
-        (pid,) = (agent.pid for agent in gateway.agents)
+        (pid,) = (process.pid for process in gateway.at_work)
         self.results.add(key, r.RESIDENT, resident_mb(pid))
-        async with idle_clients(*ends.publish_at, count=r.IDLE_CLIENTS):
+        async with idle_clients(*gateway.ends.publish_at, count=r.IDLE_CLIENTS):
             self.results.add(key, r.RESIDENT_IDLE, resident_mb(pid))
 
     async def _probe(self, subject: _Subject) -> None:
-        """Publish until a whole run arrives."""
         deadline = time.monotonic() + PROBE_TIMEOUT_S
         probing = {"rate": PROBE_RATE, "seconds": PROBE_S}
         while not (probe := await subject.generator.run("pace", **probing)).exact:
@@ -203,7 +222,6 @@ class Experiment(Started):
                 raise LinkError(f"{subject.key}: {probe.lost} of {probe.sent} probes were lost")
 
     async def run(self) -> Results:
-        """Find every window, then measure, repetition by repetition."""
         await self._climb()
         works = [*self._works()]
         total = len(works) * self._plan.repetitions
@@ -254,9 +272,9 @@ class Experiment(Started):
         plan, steps = self._plan, 0
         how = {"seconds": plan.seconds, "warm_up_s": plan.warm_up_s}
         while True:
-            before = _processor(subject.system)
+            before = np.array(subject.system.processor_s())
             got = await subject.generator.run("saturate", window=subject.window, **how)
-            spent = _processor(subject.system) - before
+            spent = np.array(subject.system.processor_s()) - before
             smaller = [window for window in plan.windows if window < subject.window]
             if not got.lost or not smaller:
                 break
@@ -272,7 +290,6 @@ class Experiment(Started):
         self._add_processor(subject, "saturation", got, spent)
 
     async def _saturate_narrowly(self, subject: _Subject) -> None:
-        """The same with few messages on their way."""
         plan = self._plan
         got = await subject.generator.run(
             "saturate", window=plan.narrow, seconds=plan.seconds, warm_up_s=plan.warm_up_s
@@ -281,9 +298,9 @@ class Experiment(Started):
         self.results.add(subject.key, r.NARROW, got.rate)
 
     async def _pace(self, subject: _Subject, rate: int) -> None:
-        before = _processor(subject.system)
+        before = np.array(subject.system.processor_s())
         got = await subject.generator.run("pace", rate=rate, seconds=self._plan.seconds)
-        spent = _processor(subject.system) - before
+        spent = np.array(subject.system.processor_s()) - before
         self._check(subject, f"{rate}/s", got)
         add = self.results.add
         add(subject.key, f"delay_p50_at_{rate}", got.delay_us_p50, "us")
@@ -307,12 +324,5 @@ class Experiment(Started):
             )
 
     async def stop(self) -> None:
-        """End everything that was started."""
         await asyncio.gather(*(subject.generator.stop() for subject in self._subjects))
         await asyncio.gather(*(system.stop() for system in self._systems))
-
-
-def _processor(system: System) -> NDArray[np.float64]:
-    """Processor seconds of the brokers, and of the agents."""
-    each = (system.brokers, system.agents)
-    return np.array([processor_s(child.pid for child in children) for children in each])

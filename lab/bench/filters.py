@@ -52,7 +52,6 @@ class FilterCosts:
 
 
 def made_up_filters(count: int) -> list[str]:
-    """``count`` different filters: half without wildcards, a quarter each with ``+`` and ``#``."""
     kinds = ("line{}/machine{}/t", "line{}/+/m{}", "line{}/machine{}", "l{}/m{}/#")
     return [f"site/{kinds[n % 4].format(n // 1_000, n)}" for n in range(count)]
 
@@ -72,7 +71,6 @@ def lookup_us(filters: list[str]) -> tuple[float, float]:
 
 
 def _topic_for(filter: str, number: int) -> str:
-    """A topic that ``filter`` matches."""
     return filter.replace("+", f"x{number}").replace("#", f"y{number}")
 
 
@@ -104,7 +102,6 @@ async def measure_filters(
 
 
 def _pair(folder: Path) -> RunningGrid:
-    """Two neighbouring brokers and their agents."""
     return RunningGrid(Graph(((HERE, THERE),)), folder, link_delay_ms=0, spawn=children.spawn)
 
 

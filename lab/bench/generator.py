@@ -64,7 +64,6 @@ class Outcome:
 
     @property
     def exact(self) -> bool:
-        """Each publication arrived once and nothing else did."""
         return not (self.lost or self.duplicates or self.foreign)
 
 
@@ -140,7 +139,6 @@ def pace(wires: list[Wire], *, run: int, rate: float, seconds: float) -> Outcome
 
 
 def _drain(wires: list[Wire], receive: Callable[[Wire], object] = Wire.receive) -> None:
-    """Receive what is on its way, until all is there or nothing comes for ``SILENCE_S``."""
     heard = time.monotonic()
     while not all(w.idle for w in wires) and time.monotonic() - heard < SILENCE_S:
         before = [(wire.latest_ns, wire.acknowledged) for wire in wires]
@@ -157,7 +155,6 @@ def _drain(wires: list[Wire], receive: Callable[[Wire], object] = Wire.receive) 
 
 
 def _ready(wires: list[Wire], wait_s: float) -> list[Wire]:
-    """The sockets on which something can be read within ``wait_s``."""
     sockets = [each for wire in wires for each in (wire.subscriber, wire.publisher)]
     readable = set(select.select(sockets, [], [], wait_s)[0])
     return [wire for wire in wires if wire.subscriber in readable or wire.publisher in readable]
@@ -181,7 +178,6 @@ def _outcome(wires: list[Wire], rate: float, cpu_share: float) -> Outcome:
 
 
 def _stopwatch() -> Callable[[], float]:
-    """Our processor time per second from now until it is asked."""
     wall, cpu = time.monotonic(), time.process_time()
     return lambda: (time.process_time() - cpu) / (time.monotonic() - wall)
 
@@ -207,13 +203,11 @@ class Generator(Helper):
         self._runs = count(1)
 
     async def connect(self, ends: Ends, layout: Layout) -> None:
-        """Start the process; returns when its clients are connected and subscribed."""
         await self.start()
         shape = {"topic": layout.topic, "qos": layout.qos, "payload_bytes": layout.payload_bytes}
         await self.ask({"name": self._name, "pairs": self._pairs, **asdict(ends), **shape})
 
     async def run(self, load: str, **how: float) -> Outcome:
-        """Have it ``saturate`` or ``pace``: functions above, with these arguments."""
         return Outcome(**await self.ask({load: {"run": next(self._runs), **how}}))
 
 
@@ -242,7 +236,6 @@ def _serve() -> None:
 
 
 def main() -> None:
-    """Serve until stdin ends."""
     sharpen_timers()
     try:
         _serve()

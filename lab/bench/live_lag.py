@@ -116,7 +116,6 @@ def warm_records(rate: int, warm_s: int) -> int:
 def _follow(
     log: Path, landing: Path, segments: Sequence[Segment], rate: int, seen: "_Watch"
 ) -> list[float]:
-    """Land all segments but the first, which has; when each was, once all are visible."""
     first, *rest = segments
     landed = get_context("spawn").Queue()
     feeder = get_context("spawn").Process(
@@ -136,7 +135,6 @@ def _follow(
 def _feed(
     log: Path, landing: Path, segments: list[Segment], so_far: int, rate: int, told: object
 ) -> None:
-    """Rename each segment into place when it is due; tell when each was."""
     begun_s = time.monotonic()
     times = []
     for segment in segments:
@@ -164,7 +162,6 @@ class _Watch:
         self._process = process
 
     def until(self, lines: int, end_s: float) -> None:
-        """Return when so many lines are counted."""
         while not self.states or self.states[-1][1] < lines:
             now_s = time.monotonic()
             if counted := self._counted_anew():
@@ -189,7 +186,6 @@ class _Watch:
 
 
 def counted_lines(out: Path) -> int:
-    """Lines that the tables account for: records, copies, and what is in quarantine."""
     try:
         span = pq.read_table(out / "span").to_pydict()
         bad = pq.read_table(out / "quarantine_counts").to_pydict()

@@ -31,7 +31,6 @@ def _ticks(pid: int) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of a living process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 

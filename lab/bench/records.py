@@ -82,13 +82,11 @@ class Results:
         self._units: dict[str, str] = dict(UNITS)
 
     def add(self, key: Key, metric: str, value: float, unit: str | None = None) -> None:
-        """Add the figure of one more repetition."""
         if unit is not None:
             self._units[metric] = unit
         self._values[key, metric].append(value)
 
     def subjects(self) -> list[Key]:
-        """Everything that was measured, in the order measured."""
         return list(dict.fromkeys(key for key, _ in self._values))
 
     def values(self, key: Key, metric: str) -> list[float]:
@@ -101,7 +99,6 @@ class Results:
         return median(values) if values else None
 
     def ratios(self, metric: str, of: Key, over: Key) -> list[float]:
-        """``of`` over ``over``, repetition by repetition."""
         pairs = zip(self.values(of, metric), self.values(over, metric), strict=False)
         return [a / b for a, b in pairs if b]
 

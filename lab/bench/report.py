@@ -1,6 +1,6 @@
 """The bench's figures for people: a table of medians, ratios to the bridge, and the bars."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
@@ -13,6 +13,7 @@ from lab.bench import records as r
 from lab.bench.experiment import Plan
 from lab.bench.records import Key, Results
 from lab.bench.systems import BRIDGE_LINES
+from lab.frame.printing import table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,6 @@ BARS: Final = (
 
 
 def render(plan: Plan, results: Results, faults: Iterable[str]) -> RenderableType:
-    """The whole report."""
     parts: list[RenderableType] = []
     for qos in plan.qos:
         parts += [_throughput(plan, results, qos), Text()]
@@ -89,104 +89,93 @@ def _links(plan: Plan) -> str:
     return f", links of {plan.link_delay_ms:g} ms" if plan.link_delay_ms else ""
 
 
+_SATURATED: Final = (
+    ("msg/s", r.THROUGHPUT, ",.0f"),
+    ("window", r.WINDOW, ",.0f"),
+    ("CPU s, brokers", "broker_cpu_at_saturation", ".2f"),
+    ("agents", "agent_cpu_at_saturation", ".2f"),
+    ("per million: brokers", "broker_cpu_per_million_at_saturation", ".2f"),
+    ("agents", "agent_cpu_per_million_at_saturation", ".2f"),
+    ("msg/s, few on their way", r.NARROW, ",.0f"),
+    ("generator", r.GENERATOR_SHARE, ".0%"),
+)
+"""Column, metric and form of the table of throughputs."""
+
+_ALONE: Final = (r.WINDOW, r.GENERATOR_SHARE)
+"""Metrics that are not compared."""
+
+
 def _throughput(plan: Plan, results: Results, qos: int) -> Table:
     what = f"Throughput, QoS {qos}, {plan.clients} clients, {plan.payload_bytes} B, nothing lost"
-    columns = ["msg/s", "window", "CPU s, brokers", "agents", "per million: brokers", "agents"]
-    columns.append(f"msg/s, window {plan.narrow}")
-    table = _empty(f"{what}{_links(plan)}; medians of {plan.repetitions}", columns)
-    table.add_column("generator", justify="right", no_wrap=True)
-    for key in results.subjects():
-        if key.qos == qos:
-            table.add_row(
-                key.system,
-                str(key.hops),
-                _figure(results, key, r.THROUGHPUT, ",.0f"),
-                f"{results.median(key, r.WINDOW) or 0:,.0f}",
-                _figure(results, key, "broker_cpu_at_saturation", ".2f"),
-                _figure(results, key, "agent_cpu_at_saturation", ".2f"),
-                _figure(results, key, "broker_cpu_per_million_at_saturation", ".2f"),
-                _figure(results, key, "agent_cpu_per_million_at_saturation", ".2f"),
-                _figure(results, key, r.NARROW, ",.0f"),
-                f"{results.median(key, r.GENERATOR_SHARE) or 0:.0%}",
-            )
-    return table
+    title = f"{what}{_links(plan)}; medians of {plan.repetitions}"
+    return _figures(results, qos, _SATURATED, title)
 
 
 def _delays(plan: Plan, results: Results, qos: int) -> Table:
-    columns: list[str] = []
-    for rate in plan.rates:
-        columns += [f"{rate:,}/s: p50 us", "p99 us", "CPU s, brokers", "agents"]
-    what = f"Delay, QoS {qos}, {plan.payload_bytes} B, {plan.seconds:g} s{_links(plan)}"
-    table = _empty(what, columns)
-    for key in results.subjects():
-        if key.qos == qos:
-            cells = [key.system, str(key.hops)]
-            for rate in plan.rates:
-                cells += [
-                    _figure(results, key, f"delay_p50_at_{rate}", ",.0f"),
-                    _figure(results, key, f"delay_p99_at_{rate}", ",.0f"),
-                    _figure(results, key, f"broker_cpu_at_{rate}", ".2f"),
-                    _figure(results, key, f"agent_cpu_at_{rate}", ".2f"),
-                ]
-            table.add_row(*cells)
-    return table
+    columns = [
+        column
+        for rate in plan.rates
+        for column in (
+            (f"{rate:,}/s: p50 us", f"delay_p50_at_{rate}", ",.0f"),
+            ("p99 us", f"delay_p99_at_{rate}", ",.0f"),
+            ("CPU s, brokers", f"broker_cpu_at_{rate}", ".2f"),
+            ("agents", f"agent_cpu_at_{rate}", ".2f"),
+        )
+    ]
+    title = f"Delay, QoS {qos}, {plan.payload_bytes} B, {plan.seconds:g} s{_links(plan)}"
+    return _figures(results, qos, columns, title)
 
 
-def _titled(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold")
-
-
-def _empty(title: str, columns: Iterable[str]) -> Table:
-    table = _titled(title)
-    table.add_column("system", no_wrap=True)
-    for name in ("hops", *columns):
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+def _figures(
+    results: Results, qos: int, columns: Sequence[tuple[str, str, str]], title: str
+) -> Table:
+    rows = [
+        (key.system, str(key.hops), *(_figure(results, key, *of) for _, *of in columns))
+        for key in results.subjects()
+        if key.qos == qos
+    ]
+    names = ("system", "hops", *(name for name, *_ in columns))
+    return table_of(names, rows, title=title, title_style="bold")
 
 
 def _figure(results: Results, key: Key, metric: str, pattern: str) -> str:
-    """The median and, for what is ours, the ratio to what it stands beside."""
     value = results.median(key, metric)
     if value is None:
         return "-"
     text = format(value, pattern)
-    other = r.BESIDE.get(key.system)
+    other = r.BESIDE.get(key.system) if metric not in _ALONE else None
     ratios = results.ratios(metric, key, key._replace(system=other)) if other else []
     return f"{text} [dim]x{median(ratios):.2f}[/]" if ratios else text
 
 
-class _Bars:
-    """A table of what is wanted and what was got; what was not measured has no row."""
+_Measured = tuple[str, list[float], float, str, bool]
+"""What it is, its figures, the bar for their median, their form, and whether more is better."""
 
-    def __init__(self, title: str) -> None:
-        self.table = _titled(title)
-        for name in ("", "wanted", "got", "each", ""):
-            self.table.add_column(name, justify="left" if not name else "right")
 
-    def add(
-        self, what: str, values: list[float], limit: float, pattern: str, *, at_least: bool
-    ) -> None:
-        """One bar; the median of ``values`` is held against it."""
+def _against(title: str, bars: Iterable[_Measured]) -> Table:
+    """What is wanted and what was got; what was not measured has no row."""
+    rows = []
+    for what, values, limit, form, at_least in bars:
         if values:
             got = median(values)
             met = got >= limit if at_least else got <= limit
-            self.table.add_row(
-                what,
-                f"{'>=' if at_least else '<='} {limit:g}",
-                format(got, pattern),
-                " ".join(format(value, pattern) for value in values),
-                "[green]met[/]" if met else "[bold red]not met[/]",
-            )
+            each = " ".join(format(value, form) for value in values)
+            verdict = "[green]met[/]" if met else "[bold red]not met[/]"
+            wanted = f"{'>=' if at_least else '<='} {limit:g}"
+            rows.append((what, wanted, format(got, form), each, verdict))
+    names = ("", "wanted", "got", "each", "")
+    return table_of(names, rows, title=title, title_style="bold")
 
 
 def _bars(results: Results) -> RenderableType:
-    bars = _Bars("Our agents beside the bridge: median of the ratios within each repetition")
-    for bar in BARS:
+    def measured(bar: Bar) -> _Measured:
         ours = Key(bar.system, bar.hops, bar.qos)
         ratios = results.ratios(bar.metric, ours, ours._replace(system=r.BESIDE[bar.system]))
-        bars.add(bar.what, ratios, bar.wanted, ".2f", at_least=bar.at_least)
-    none = Text("No bridge measured beside our agents: no ratios.")
-    return bars.table if bars.table.row_count else none
+        return bar.what, ratios, bar.wanted, ".2f", bar.at_least
+
+    title = "Our agents beside the bridge: median of the ratios within each repetition"
+    table = _against(title, map(measured, BARS))
+    return table if table.row_count else Text("No bridge measured beside our agents: no ratios.")
 
 
 def _notes(plan: Plan) -> Text:
@@ -213,19 +202,18 @@ RESIDENT_IDLE_MB_MAX: Final = 150.0
 
 
 def _gateway_bars(plan: Plan, results: Results) -> Table:
-    """The bars, as far as they were measured."""
-    bars = _Bars(f"The gateway before a broker, {plan.clients} clients")
+    bars: list[_Measured] = []
     for qos in plan.qos:
         ours, alone = Key("gateway", 0, qos), Key("broker", 0, qos)
-        ratios = results.ratios(r.THROUGHPUT, ours, alone)
         what = f"throughput, QoS {qos}, over the broker alone"
-        bars.add(what, ratios, THROUGHPUT_AT_LEAST[qos], ".2f", at_least=True)
+        ratios = results.ratios(r.THROUGHPUT, ours, alone)
+        bars.append((what, ratios, THROUGHPUT_AT_LEAST[qos], ".2f", True))
         for rate in plan.rates:
-            metric = f"delay_p50_at_{rate}"
-            pairs = zip(results.values(ours, metric), results.values(alone, metric), strict=False)
+            both = (results.values(key, f"delay_p50_at_{rate}") for key in (ours, alone))
+            added = [a - b for a, b in zip(*both, strict=False)]
             what = f"added p50 at {rate:,}/s, QoS {qos}, us"
-            bars.add(what, [a - b for a, b in pairs], ADDED_US_MAX, ".0f", at_least=False)
+            bars.append((what, added, ADDED_US_MAX, ".0f", False))
     idle = results.values(Key("gateway", 0, 0), r.RESIDENT_IDLE)
     what = f"resident memory with {r.IDLE_CLIENTS:,} idle clients, MB"
-    bars.add(what, idle, RESIDENT_IDLE_MB_MAX, ".0f", at_least=False)
-    return bars.table
+    bars.append((what, idle, RESIDENT_IDLE_MB_MAX, ".0f", False))
+    return _against(f"The gateway before a broker, {plan.clients} clients", bars)

@@ -22,11 +22,13 @@ from typing import Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
+from lab.bench import traced
 from lab.bench.filters import made_up_filters
 from lab.bench.processor import resident_mb
+from lab.frame.settings import setting
 from lab.grid.processes import children
 from lab.grid.processes.agent import AgentProcess
-from lab.grid.processes.children import Spawn, get
+from lab.grid.processes.children import get
 from lab.grid.running import RunningGrid
 from lab.grid.stage import Pages
 from lab.grid.topology import Grid
@@ -37,6 +39,20 @@ POLL_S: Final = 0.5
 
 _SWITCHES: Final = re.compile(r"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
 _MAPPING: Final = re.compile(r"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \S+ *(.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How large the grid's agents are, how long they are looked at, and what is told of them."""
+
+    filters: int = setting(1_000, "Of all clients.", 9, 100_000)
+    seconds: float = setting(60.0, "Of the measurement.", 1, 3_600)
+    settle_s: float = setting(60.0, "Before it.", 0, 3_600, option="--settle")
+    signed: bool = setting(default=False, about="Agents have keys.")
+    traced: bool = setting(
+        default=False,
+        about="Print instead what takes the memory: by what is imported, and by who allocates.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,37 +67,30 @@ class AtRest:
 
 
 async def measure_rest(
+    settings: Settings,
     folder: Path,
-    *,
-    filters: int,
-    settle_s: float,
-    seconds: float,
-    signed: bool = False,
-    spawn: Spawn = children.spawn,
-    progress: Callable[[str], None] = lambda what: None,
-    look: Callable[[dict[BrokerId, AgentProcess]], None] = lambda agents: None,
+    progress: Callable[[str], None],
+    look: Callable[[dict[BrokerId, AgentProcess]], None],
 ) -> list[AtRest]:
-    """Start the grid, wait until it is quiet, and read what each agent takes for ``seconds``.
+    """Start the grid, wait until it is quiet, and read what each agent takes.
 
-    Args:
-        settle_s: How long agents are left alone before that.
-        look: Is shown the agents in the end.
+    ``look`` is shown the agents in the end.
 
     Raises ``LinkError``: something did not start, or did not come to know the filters in time.
     """
-    nine = Grid(SIDE, SIDE)
+    nine, spawn = Grid(SIDE, SIDE), traced.spawn if settings.traced else children.spawn
     async with RunningGrid(
-        nine, folder, link_delay_ms=0, signed=signed, spawn=spawn, progress=progress
+        nine, folder, link_delay_ms=0, signed=settings.signed, spawn=spawn, progress=progress
     ) as grid:
-        await _subscribe(grid, made_up_filters(filters))
+        await _subscribe(grid, made_up_filters(settings.filters))
         for agent in grid.agents.values():
             await get(agent.http_port, "/metrics", who=f"agent {agent.pid}")
         progress("quiet")
-        await asyncio.sleep(settle_s)
+        await asyncio.sleep(settings.settle_s)
         pids = {id: agent.pid for id, agent in grid.agents.items()}
         before, since_s = {id: _account(pid) for id, pid in pids.items()}, time.monotonic()
         progress("measured")
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(settings.seconds)
         after, took_s = {id: _account(pid) for id, pid in pids.items()}, time.monotonic() - since_s
         look(grid.agents)
         return [
@@ -97,7 +106,6 @@ async def measure_rest(
 
 
 async def _subscribe(grid: RunningGrid, filters: list[str]) -> None:
-    """Subscribe a share of ``filters`` at each broker; returns when all agents know all."""
     for number, here in enumerate(grid.grid.ids):
         await grid.client(here, f"at-rest-{here}", *filters[number :: len(grid.grid.ids)], qos=0)
 
@@ -118,7 +126,6 @@ class _Account:
 
 
 def _account(pid: int) -> _Account:
-    """What all threads of ``pid`` have taken so far."""
     processor_ns = wakes = 0
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():

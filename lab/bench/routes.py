@@ -17,6 +17,7 @@ from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import MqttLink
 from lab.bench.processor import processor_s
+from lab.frame.settings import setting
 from lab.grid.clients import Client
 from lab.grid.running import RunningGrid
 from lab.grid.stage import DEEP
@@ -29,6 +30,16 @@ PAYLOAD: Final = b"x" * 64
 
 
 @dataclass(frozen=True, slots=True)
+class Settings:
+    """How many topics, and how fast a traffic."""
+
+    topics: int = setting(10_000, "That are published on.", 10, 50_000)
+    rate_hz: int = setting(5_000, "Messages/s.", 1, 50_000, option="--rate")
+    seconds: float = setting(5.0, "Of every run.", 1, 600)
+    repetitions: int = setting(3, "Of both, in turn.", 1, 100)
+
+
+@dataclass(frozen=True, slots=True)
 class RouteCost:
     """What one run took."""
 
@@ -38,10 +49,9 @@ class RouteCost:
     missing: int  # publications that did not arrive
 
 
-async def measure_routes(
-    folder: Path, *, topics: int, single: bool, rate_hz: int, seconds: float
-) -> list[RouteCost]:
+async def measure_routes(settings: Settings, folder: Path, *, single: bool) -> list[RouteCost]:
     """Measure both qualities of service. Raises ``LinkError``: something did not start."""
+    topics = settings.topics
     grid = RunningGrid(Grid(1, 2, 0), folder, link_delay_ms=0, broker_options=DEEP)
     async with grid:
         publisher = (await grid.client(BrokerId(0), "publisher")).link
@@ -52,21 +62,19 @@ async def measure_routes(
         costs = []
         for qos in (0, 1):
             before_s, subscriber.received = processor_s(pids), 0
-            sent = await _publish(publisher, topics, qos, rate_hz=rate_hz, seconds=seconds)
+            sent = await _publish(publisher, settings, qos)
             await _came(subscriber, sent)
             each_us = (processor_s(pids) - before_s) / sent * 1e6
             costs.append(RouteCost(len(filters), qos, each_us, sent - subscriber.received))
     return costs
 
 
-async def _publish(
-    publisher: MqttLink, topics: int, qos: int, *, rate_hz: int, seconds: float
-) -> int:
-    """Publish at a steady rate; how many."""
-    chance, began_s, sent = random.Random(topics), time.monotonic(), 0
-    total = int(rate_hz * seconds)
+async def _publish(publisher: MqttLink, settings: Settings, qos: int) -> int:
+    topics, began_s, sent = settings.topics, time.monotonic(), 0
+    chance = random.Random(topics)
+    total = int(settings.rate_hz * settings.seconds)
     while sent < total:
-        due = min(total, int((time.monotonic() - began_s) * rate_hz))
+        due = min(total, int((time.monotonic() - began_s) * settings.rate_hz))
         while sent < due:
             publisher.publish(f"site/{chance.randrange(topics)}", PAYLOAD, qos=qos)
             sent += 1

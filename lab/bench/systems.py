@@ -9,20 +9,18 @@ log topics that our agents need, and a Unix socket each for the agent beside it.
 
 import asyncio
 import shutil
-import time
-from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from lab.bench.generator import Ends
-from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
-from lab.grid.processes.broker import BrokerProcess
+from lab.bench.processor import processor_s
+from lab.grid.processes.agent import KeyFolder
 from lab.grid.processes.children import Child, Helper, python, spawn
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.processes.ports import free_ports
-from lab.grid.processes.relay_process import RelayProcess
+from lab.grid.stage import Pages, Stage, widened
 
 FEDERATION: Final = "bench"
 LIMIT_DIRECT: Final = "limit-direct"
@@ -33,65 +31,68 @@ AGENTS: Final = ("federator", "direct", "polling", "metrics", *SECURED)
 POLLING_US: Final = 2_000
 """Twice the time between publications where the bench measures delays."""
 
-STAND_TIMEOUT_S: Final = 60.0
-POLL_S: Final = 0.1
-
 BRIDGE_LINES: Final = (
     "connection onward",
-    "address {host}:{port}",
+    "address {place}",
     "topic # out 1",
     "cleansession true",
 )
 """All of a bridge's configuration; protocol, queues and socket options are the defaults."""
 
 
-class System(ABC):
+class System(Stage):
     """Something that carries publications from one end to the other.
 
     Its ``hops`` links are loopback as it is, or lead through relays that delay ``link_delay_ms``,
-    each way. ``brokers`` are processes that are no agents, as far as they were started, ``agents``
-    those of ours. What is in ``folder``, made when missing, are configurations, state and logs.
+    each way.
+
+    Attributes:
+        ends: Where publications go in and come out, once it is started.
+        line: The brokers in a row.
+        at_work: Processes of ours that are no agents.
     """
 
     name: str
+    ends: Ends
 
     def __init__(self, folder: Path, *, hops: int = 0, link_delay_ms: float = 0) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(folder.absolute(), spawn=spawn)
         self.hops = hops
-        self.brokers: list[Child | Helper] = []
-        self.agents: list[Child | Helper] = []
-        self._folder = folder
+        self.line = [BrokerId(number) for number in range(1, hops + 2)]
+        self.at_work: list[Child | Helper] = []
         self._link_delay_ms = link_delay_ms
-        self._relays: RelayProcess | None = None  # since the first link that delays
 
-    @abstractmethod
-    async def start(self) -> Ends:
-        """Start all processes, the far end first; returns when each answers.
+    def processor_s(self) -> tuple[float, float]:
+        """Processor seconds of the brokers, and of what is ours."""
+        ours = (*self.agents.values(), *self.at_work)
+        both = ([child.pid for child in each] for each in (self.brokers.values(), ours))
+        brokers_s, ours_s = map(processor_s, both)
+        return brokers_s, ours_s
 
-        Raises ``LinkError``: one does not.
-        """
-
-    async def stands(self, filter: str) -> None:  # noqa: B027 - probes or SUBACK tell of most
+    async def stands(self, filter: str) -> None:
         """Wait until the subscription of ``filter`` at the far end is known at the near end.
 
-        Raises ``LinkError``: it is not in time.
+        Probes or SUBACK tell of most. Raises ``LinkError``: it is not in time.
         """
 
-    async def stop(self) -> None:
-        """End everything that was started."""
-        await asyncio.gather(*(agent.stop() for agent in self.agents))
-        await asyncio.gather(*(broker.stop() for broker in self.brokers))
-        if self._relays is not None:
-            await self._relays.stop()
+    async def put_to_work(self, process: Child | Helper) -> None:
+        self.at_work.append(process)
+        await self.beside.enter_async_context(process)
 
-    async def _port_of(self, broker: BrokerProcess, *, link: str) -> int:
-        """The port by which ``broker`` is reached over the link of this name."""
+    async def _brokers_in_a_row(self) -> None:
+        for id in self.line:
+            await self.broker(id, log_topics=False)
+        self._end_at_both()
+
+    def _end_at_both(self) -> None:
+        first, last = (self.brokers[self.line[at]] for at in (0, -1))
+        self.ends = Ends(first.place, last.place)
+
+    async def _url_of(self, here: BrokerId, there: BrokerId) -> str:
+        """Where ``there``'s broker is reached from ``here``."""
         if not self._link_delay_ms:
-            return broker.port
-        if self._relays is None:
-            self._relays = RelayProcess(self._folder)
-            await self._relays.start()
-        return await self._relays.add(link, broker.place, delay_ms=self._link_delay_ms)
+            return self.brokers[there].url
+        return await self.relayed(f"{here}>{there}", there, delay_ms=self._link_delay_ms)
 
 
 class BrokerLine(System):
@@ -101,20 +102,15 @@ class BrokerLine(System):
         super().__init__(folder, hops=hops, link_delay_ms=link_delay_ms)
         self.name = "bridge" if hops else "broker"
 
-    async def start(self) -> Ends:
-        """Start the brokers one after the other: a bridge wants a port."""
-        line: list[BrokerProcess] = []
-        for number in range(self.hops, -1, -1):
+    async def start(self) -> None:
+        """Start the brokers from the far end on: a bridge wants a port."""
+        for id in reversed(self.line):
             bridge: tuple[str, ...] = ()
-            if line:
-                port = await self._port_of(line[0], link=f"{number}>{number + 1}")
-                values = {"host": line[0].host, "port": port}
-                bridge = tuple(text.format(**values) for text in BRIDGE_LINES)
-            place = self._folder / f"broker-{number}"
-            line.insert(0, BrokerProcess(place, extra_config=bridge, log_topics=False))
-            self.brokers.append(line[0])
-            await line[0].start()
-        return _ends(line)
+            if id != self.line[-1]:
+                place = (await self._url_of(id, BrokerId(id + 1))).removeprefix("mqtt://")
+                bridge = tuple(text.format(place=place) for text in BRIDGE_LINES)
+            await self.broker(id, *bridge, log_topics=False)
+        self._end_at_both()
 
 
 class GatewayFront(System):
@@ -122,17 +118,13 @@ class GatewayFront(System):
 
     name = "gateway"
 
-    async def start(self) -> Ends:
-        """Start the broker, then the gateway."""
-        broker = BrokerProcess(self._folder / "broker", log_topics=False)
-        self.brokers.append(broker)
-        await broker.start()
-        config = GatewayConfig("bench", {BrokerId(1): broker.url}, federation="bench")
-        gateway = GatewayProcess(self._folder / "gateway", config, spawn)
-        self.agents.append(gateway)
-        await gateway.start()
-        place = (gateway.host, gateway.port)
-        return Ends(place, place)
+    async def start(self) -> None:
+        await self._brokers_in_a_row()
+        (id,) = self.line
+        config = GatewayConfig("bench", {id: self.brokers[id].url}, federation="bench")
+        gateway = GatewayProcess(self.folder / "gateway", config, spawn)
+        await self.put_to_work(gateway)
+        self.ends = Ends((gateway.host, gateway.port), (gateway.host, gateway.port))
 
 
 class AgentLine(System):
@@ -149,70 +141,49 @@ class AgentLine(System):
         super().__init__(folder, hops=hops, link_delay_ms=link_delay_ms)
         self.name = name
         self._keys = KeyFolder(folder / "keys", FEDERATION) if name in SECURED else None
-        ids = [BrokerId(number) for number in range(1, hops + 2)]
-        self._sockets = {i: str(folder.resolve() / f"{i}.sock") for i in ids}
-        self._line = {
-            i: BrokerProcess(folder / f"broker-{i}", extra_config=(f"listener 0 {socket}",))
-            for i, socket in self._sockets.items()
-        }
-        self._agents: dict[BrokerId, AgentProcess] = {}
 
-    async def start(self) -> Ends:
-        """Start all brokers, then all agents."""
-        self.brokers += self._line.values()
-        await asyncio.gather(*(broker.start() for broker in self._line.values()))
-        for here, broker in self._line.items():
-            urls = {}
-            for there in (BrokerId(here - 1), BrokerId(here + 1)):
-                if there in self._line:
-                    port = await self._port_of(self._line[there], link=f"{here}>{there}")
-                    urls[there] = f"mqtt://127.0.0.1:{port}"
-            more: dict[str, dict[str, Any]] = {"broker": {"socket": self._sockets[here]}}
+    async def start(self) -> None:
+        for id in self.line:
+            await self.broker(id, f"listener 0 {self._socket(id)}")
+        for id, broker in self.brokers.items():
+            near = [BrokerId(other) for other in (id - 1, id + 1) if other in self.brokers]
+            more: dict[str, dict[str, Any]] = {"broker": {"socket": self._socket(id)}}
             if self.name == "polling":
                 more["data"] = {"busy_poll_us": POLLING_US}
             if self.name == "direct":
                 more["links"] = {"transport": "direct"}
-                more["direct"] = {"listen": "127.0.0.1:0", "folder": str(self._folder.resolve())}
+                more["direct"] = {"listen": "127.0.0.1:0", "folder": str(self.folder)}
             if self.name == "metrics":
                 more["metrics"] = {"enabled": True}
             if self._keys is not None:
-                more["keys"] = self._keys.section(here)
-            config = AgentConfig(
-                id=here,
-                broker_url=broker.url,
-                neighbours=urls,
+                more["keys"] = self._keys.section(id)
+            self.planned(
+                id,
+                broker.url,
+                {there: await self._url_of(id, there) for there in near},
                 federation=FEDERATION,
                 more=more,
                 security="open" if self._keys is None else self.name,
             )
-            self._agents[here] = AgentProcess(self._folder / f"agent-{here}", config, spawn)
-        self.agents += self._agents.values()
-        await asyncio.gather(*(agent.start() for agent in self._agents.values()))
-        return _ends(list(self._line.values()))
+        await asyncio.gather(*(agent.start() for agent in self.agents.values()))
+        self._end_at_both()
+
+    def _socket(self, id: BrokerId) -> str:
+        return str(self.folder / f"{id}.sock")
 
     async def stands(self, filter: str) -> None:
         """Wait until every agent leads publications on by a route made for ``filter``."""
-        deadline = time.monotonic() + STAND_TIMEOUT_S
-        while (missing := await self._missing(filter)) is not None:
-            if time.monotonic() > deadline:
-                raise LinkError(f"not settled after {STAND_TIMEOUT_S:g} s: {missing}")
-            await asyncio.sleep(POLL_S)
+        await self.until(lambda pages: self._missing(pages, filter))
 
-    async def _missing(self, filter: str) -> str | None:
-        """What keeps publications from reaching the far end by a route made for them."""
-        for here, agent in self._agents.items():
-            if not agent.running:
-                raise LinkError(f"agent {here} ended:\n{agent.log_tail()}")
-            status = await agent.status()
+    def _missing(self, pages: Pages, filter: str) -> str | None:
+        if fault := widened(pages):
+            return fault
+        for here, status in pages.items():
             if not status["ready"]:
                 return f"agent {here} is not ready: {status['ready_reason']}"
-            if status["discovery"]["widened"]:
-                return f"agent {here} asks for everything: {status['discovery']['reason']}"
-            if not _leads_on(status, filter, last=here == len(self._agents)):
+            if not _leads_on(status, filter, last=here == self.line[-1]):
                 return f"agent {here} has no route for {filter}"
-            straight = [
-                bool(link.get("direct")) and link["direct"]["used"] for link in status["links"]
-            ]
+            straight = [link.get("direct") and link["direct"]["used"] for link in status["links"]]
             if self.name == "direct" and not all(straight):
                 return f"agent {here} does not go straight to its neighbours"
         return None
@@ -230,43 +201,37 @@ class LimitLine(System):
         super().__init__(folder, hops=hops, link_delay_ms=link_delay_ms)
         self.name = name
 
-    async def start(self) -> Ends:
-        """Compile the program, start the brokers, then a process beside each."""
+    async def start(self) -> None:
         program = str(await self._compile())
-        numbers = range(self.hops + 1)
-        line = [BrokerProcess(self._folder / f"broker-{i}", log_topics=False) for i in numbers]
-        self.brokers += line
-        await asyncio.gather(*(broker.start() for broker in line))
-        for words in await self._crossings(line):
-            process = Helper([program, *words], log=self._folder / "limit.log")
-            self.agents.append(process)
-            await process.start()
-        return _ends(line)
+        await self._brokers_in_a_row()
+        for words in await self._crossings():
+            await self.put_to_work(Helper([program, *words], log=self.folder / "limit.log"))
 
     async def _compile(self) -> Path:
         compiler = shutil.which("cc")
         if compiler is None:
             raise LinkError("the limit is a C program, and no compiler is here: install gcc")
-        program = self._folder / "limit"
+        program = self.folder / "limit"
         source = Path(__file__).with_name("limit.c")
         made = await asyncio.create_subprocess_exec(compiler, "-O2", "-o", program, source)
         if await made.wait():
             raise LinkError(f"{compiler} does not compile {source}")
         return program
 
-    async def _crossings(self, line: list[BrokerProcess]) -> list[list[str]]:
+    async def _crossings(self) -> list[list[str]]:
         """What each process takes in and hands out, as its arguments."""
-        words = [["sub", str(line[0].port), "bench/#"]]
+        first, *others = self.line
+        words = [["sub", str(self.brokers[first].port), "bench/#"]]
         between = free_ports(self.hops) if self.name == LIMIT_DIRECT else []
-        for number, broker in enumerate(line[1:]):
-            port = await self._port_of(broker, link=f"{number}>{number + 1}")
+        for number, id in enumerate(others):
             if between:
                 words[-1] += ["send", str(between[number])]
                 words.append(["listen", str(between[number])])
             else:
-                words[-1] += ["frame", str(port), "frames"]
-                words.append(["frames", str(broker.port), "frames"])
-        words[-1] += ["pub", str(line[-1].port)]
+                port = (await self._url_of(BrokerId(id - 1), id)).rpartition(":")[2]
+                words[-1] += ["frame", port, "frames"]
+                words.append(["frames", str(self.brokers[id].port), "frames"])
+        words[-1] += ["pub", str(self.brokers[self.line[-1]].port)]
         return words
 
 
@@ -275,17 +240,16 @@ class Echo(System):
 
     name = "echo"
 
-    async def start(self) -> Ends:
-        """Start the one process."""
-        echo = Helper(python("lab.bench.echo"), log=self._folder / "echo.log")
-        self.brokers.append(echo)
-        await echo.start()
+    async def start(self) -> None:
+        echo = Helper(python("lab.bench.echo"), log=self.folder / "echo.log")
+        await self.put_to_work(echo)
         place = ("127.0.0.1", int((await echo.hear())["port"]))
-        return Ends(place, place)
+        self.ends = Ends(place, place)
 
-
-def _ends(line: list[BrokerProcess]) -> Ends:
-    return Ends(line[0].place, line[-1].place)
+    def processor_s(self) -> tuple[float, float]:
+        """It is in the brokers' place."""
+        none_s, echo_s = super().processor_s()
+        return echo_s, none_s
 
 
 def _leads_on(status: dict[str, Any], filter: str, *, last: bool) -> bool:

@@ -64,7 +64,6 @@ def _account(imports: _Imports) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Be the agent, and write what it takes when told to."""
     tracemalloc.start()
     imports = _Imports()
     import json  # noqa: PLC0415 - these are accounted for

@@ -71,7 +71,6 @@ class Layout:
 
     @property
     def head(self) -> bytes:
-        """What every packet begins with."""
         topic = self.topic.encode()
         remaining = 2 + len(topic) + 2 * (self.qos > 0) + self.payload_bytes
         first = bytes([_PUBLISH | self.qos << 1]) + variable_byte_integer(remaining)
@@ -86,7 +85,6 @@ class Layout:
         return rows
 
     def number(self, rows: Rows, first: int, sent_ns: int) -> None:
-        """Write numbers from ``first`` on and the time into ``rows``."""
         seq = np.arange(first, first + len(rows), dtype=np.uint64)
         rows["seq"] = seq
         rows["sent_ns"] = sent_ns
@@ -140,7 +138,6 @@ class Ledger:
         self._seen = np.zeros(1 << 16, np.bool_)
 
     def lost(self, sent: int) -> int:
-        """How many of ``sent`` publications have not arrived."""
         return sent - self.received
 
     def take(self, runs: NDArray[np.uint32], seqs: NDArray[np.uint64], *, sent: int) -> None:
@@ -267,12 +264,10 @@ class Wire:
 
     @property
     def outstanding(self) -> int:
-        """Publications on their way."""
         return self.sent - self.ledger.received
 
     @property
     def idle(self) -> bool:
-        """Whether everything that was sent left, arrived, and was acknowledged."""
         acknowledged = not self.layout.qos or self.acknowledged >= self.sent
         return not self._unsent and not self.outstanding and acknowledged
 
@@ -294,7 +289,6 @@ class Wire:
         self._flush()
 
     def _flush(self) -> bool:
-        """Whether nothing waits for the kernel any more."""
         while self._unsent:
             try:
                 self._unsent = self._unsent[self.publisher.send(self._unsent) :]
@@ -342,7 +336,6 @@ class Wire:
             self._unacknowledged = self._unacknowledged[taken:]
 
     def _collect_acknowledgements(self) -> None:
-        """Count the PUBACKs of the broker."""
         if not self.layout.qos:
             return
         try:
@@ -361,7 +354,6 @@ class Wire:
         self._acks[: self._acks_left] = self._acks[used:filled]
 
     def close(self) -> None:
-        """Leave both brokers."""
         for link in (self.publisher, self.subscriber):
             with contextlib.suppress(OSError), link:
                 link.settimeout(1.0)

@@ -41,7 +41,6 @@ class Layout:
     subscribers: tuple[Subscriber, ...]  # all of them
 
     def pairs(self) -> list[tuple[Subscriber, str]]:
-        """Every (subscriber, topic) that its filter asks for."""
         return [(s, t) for s in self.subscribers for t in self.topics if matches(s.filter, t)]
 
 
@@ -88,5 +87,4 @@ def _relays(grid: Grid, rng: random.Random) -> set[BrokerId]:
 
 
 def is_cut_vertex(grid: Grid, here: BrokerId) -> bool:
-    """Whether the other brokers fall apart without ``here``."""
     return len(parts_of(without(grid.neighbours, {here}))) > 1

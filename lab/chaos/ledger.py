@@ -114,7 +114,6 @@ class Stream:
     resent: set[int] = field(default_factory=set)
 
     def after(self, at_s: float) -> int:
-        """The first number sent after ``at_s``."""
         return bisect.bisect_right(self.sent_s, at_s)
 
 
@@ -132,7 +131,6 @@ class Receipt:
     subscribed_s: list[float] = field(default_factory=list)
 
     def came(self, number: int) -> bool:
-        """Whether ``number`` was delivered."""
         return number < len(self.came_s) and self.came_s[number] > 0
 
 
@@ -156,7 +154,6 @@ class Counts:
     slowest_s: float = 0.0  # the longest from sending to delivery
 
     def broken(self, qos: int) -> int:
-        """How often a promise of ``qos`` was broken."""
         kinds = ("lost", "twice", "order", "unexpected")
         return sum(getattr(self, k) for k in kinds if qos or k not in UNPROMISED_AT_QOS_0)
 
@@ -181,11 +178,9 @@ class Ledger:
     # What happens
 
     def enter(self, phase: str, now_s: float) -> None:
-        """Count what happens from now on under ``phase``."""
         self._phases.append((now_s, phase))
 
     def begin(self) -> None:
-        """Count from the next publications on."""
         for stream in self.streams.values():
             stream.first = len(stream.sent_s)
         for receipt in self.receipts.values():
@@ -193,7 +188,6 @@ class Ledger:
         self._counting = True
 
     def attempted(self, topic: str, now_s: float) -> int:
-        """A publication leaves; returns its number."""
         stream = self.streams[topic]
         number = len(stream.sent_s)
         stream.sent_s.append(now_s)
@@ -202,7 +196,6 @@ class Ledger:
         return number
 
     def acknowledged(self, topic: str, number: int) -> None:
-        """Note that the publisher's broker has acknowledged a publication."""
         self.streams[topic].acknowledged[number] = 1
 
     def resent(self, topic: str, number: int) -> None:
@@ -210,27 +203,22 @@ class Ledger:
         self.streams[topic].resent.add(number)
 
     def died(self, broker: BrokerId, now_s: float, *, keeps: bool) -> None:
-        """``broker`` is about to end."""
         self.deaths.append(Death(broker, self._phases[-1][0], now_s, keeps))
 
     def returns(self, broker: BrokerId, now_s: float) -> None:
-        """``broker`` is about to start."""
         for death in self.deaths:
             if death.broker == broker and death.up_s == float("inf"):
                 death.up_s = now_s
 
     def interrupted(self, broker: BrokerId, now_s: float) -> None:
-        """``broker`` is about to do nothing, or to lose its agent."""
         self.interruptions.append(Interruption(broker, now_s))
 
     def goes_on(self, broker: BrokerId, now_s: float) -> None:
-        """``broker`` or its agent is about to go on."""
         for each in self.interruptions:
             if each.broker == broker and each.to_s == float("inf"):
                 each.to_s = now_s
 
     def subscribed(self, subscriber: str, now_s: float) -> None:
-        """Note that a subscriber's broker has its subscription."""
         for (name, _), receipt in self.receipts.items():
             if name == subscriber:
                 receipt.subscribed_s.append(now_s)
@@ -340,7 +328,6 @@ class Ledger:
     # What is missing
 
     def phase_at(self, at_s: float) -> str:
-        """The fault class of an instant."""
         return self._phases[bisect.bisect_right(self._phases, (at_s, "\U0010ffff")) - 1][1]
 
     def behind(self, before_s: float) -> int:
@@ -362,7 +349,6 @@ class Ledger:
         return len(owed)
 
     def stalled(self, since_s: float) -> list[str]:
-        """Pairs that got nothing of what was sent after ``since_s``."""
         return [
             f"{name} {topic}"
             for (name, topic), receipt in self.receipts.items()
@@ -375,7 +361,6 @@ class Ledger:
             receipt.low = len(receipt.stream.sent_s)
 
     def spared(self, receipt: Receipt, missing: Sequence[int]) -> set[int]:
-        """The ``missing`` numbers that a dead broker took with it."""
         spared: set[int] = set()
         for death in self.deaths:
             if death.keeps:

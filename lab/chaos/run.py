@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from federator.errors import LinkError
+from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId
 from lab.chaos.layout import Layout, draw_layout, gathered
 from lab.chaos.ledger import CALM, UNPROMISED_AT_QOS_0, Counts, Ledger, Violation
@@ -22,6 +23,7 @@ from lab.chaos.schedule import KINDS, MIXED, Episode, episodes
 from lab.chaos.stage import Injury, SmallDisk, Stage, draw_persistent
 from lab.chaos.traffic import Traffic
 from lab.chaos.vitals import SAMPLE_S, Vital, Vitals
+from lab.frame.settings import setting
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 
@@ -47,38 +49,76 @@ LINGER_S: Final = 2.0
 """At the end: time for copies to show up."""
 
 
+CLASSES: Final = (*KINDS, MIXED)
+QOS: Final = {"0": (0,), "1": (1,), "2": (2,), "mixed": (1, 2)}
+
+
+def _classes(text: str) -> tuple[str, ...]:
+    names = CLASSES if text == "all" else tuple(text.split(","))
+    if not {*names} <= {*CLASSES}:
+        raise ValueError("see --list")
+    return names
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run does."""
+    """What a run does.
 
-    grid: Grid
-    seed: int
-    minutes: float
-    rate: float
-    qos: tuple[int, ...]  # of each topic's publications, in turn
-    classes: tuple[str, ...]
-    redundancy: int = 2
-    strategy: str = "mesh"
-    link_delay_ms: float = 5.0
-    payload_bytes: int = 64
-    # ``max_queued_messages`` of every broker: what a broker keeps for an agent that is away, rate
-    # times seconds, must fit, or Mosquitto drops it.
-    broker_queue: int = 5_000
-    sys_interval_s: int = 10  # of every broker: how often it counts its subscriptions
-    recovery_timeout_s: float = 30.0  # after healing
-    fail_fast: bool = False
-    # The agents' ``custody.keep_s``, instead of its default. Logs and their memory fill for as
-    # long.
-    keep_s: int | None = None
-    rounds: int | None = None  # end after so many, instead of after ``minutes``
-    hold_s: float | None = None  # how long every fault lasts, instead of a span of its class
-    signed: bool = False  # with keys, and with strangers among the faults
-    direct: bool = False  # frames go straight from agent to agent
-    alone: bool = False  # all clients are at one broker without an agent
+    ``qos``: of the publications on each topic, in turn. A fault lasts for ``hold_s``, or for one of
+    its class's spans.
+    """
+
+    minutes: float = setting(3.0, "", 0.1, 1_440)
+    seed: int = setting(1, "", 0)
+    rows: int = setting(3, "", 1, 20)
+    columns: int = setting(3, "", 1, 20)
+    redundancy: int = setting(2, "", 1, 8)
+    strategy: str = setting(Strategy.MESH.value, among=[each.value for each in Strategy])
+    link_delay_ms: float = setting(5.0, "", 0, 10_000)
+    rate: float = setting(500.0, "msg/s in all.", 1, 10_000)
+    qos: tuple[int, ...] = setting(
+        "1",
+        "Mixed: publications on each topic take turns between 1 and 2, for subscribers of each.",
+        among=[*QOS],
+        parse=QOS.__getitem__,
+    )
+    payload_bytes: int = setting(64, "", 20, 200_000)
+    broker_queue: int = setting(
+        5_000,
+        "max_queued_messages of the brokers; must hold what comes while an agent is away.",
+        least=100,
+        most=1_000_000,
+    )
+    sys_interval_s: int = setting(
+        10, "Of the brokers: how often they count their subscriptions.", 1, 3_600
+    )
+    recovery_timeout_s: float = setting(30.0, "After healing; longer is a violation.", 1, 3_600)
+    keep_s: int | None = setting(None, "The agents' custody.keep_s.", 1, 604_800)
+    rounds: int | None = setting(None, "Of all classes, instead of --minutes.", 1)
+    hold_s: float | None = setting(None, "How long every fault lasts.", 0, 86_400)
+    classes: tuple[str, ...] = setting(
+        "all", "Which.", option="--faults", parse=_classes, form="CLASS[,CLASS]"
+    )
+    direct: bool = setting(default=False, about="Frames go straight from agent to agent.")
+    signed: bool = setting(
+        default=False, about="Agents have keys, and strangers are among the faults."
+    )
+    alone: bool = setting(
+        default=False,
+        about="All clients are at one broker without an agent: what Mosquitto does by itself.",
+    )
+    fail_fast: bool = setting(default=False, about="End at the first violation.")
+
+    def __post_init__(self) -> None:
+        if self.rows * self.columns < 2:
+            raise ValueError("--rows x --columns: at least 2 brokers wanted")
+
+    @property
+    def grid(self) -> Grid:
+        return Grid(self.rows, self.columns)
 
     @property
     def owes(self) -> bool:
-        """Whether anything is promised: at QoS 0 nothing is."""
         return min(self.qos) > 0
 
 
@@ -109,7 +149,6 @@ class Outcome:
 
     @property
     def held(self) -> bool:
-        """Whether every promise did, and every class of faults was felt."""
         broken = any(each.broken(min(self.plan.qos)) for each in self.counts.values())
         sick = any(vital.faults for vital in self.vitals)
         return not (broken or self.violations or sick or self.never_felt)
@@ -157,7 +196,6 @@ class ChaosRun:
         self._own_fault: BaseException | None = None
 
     def _choose_disks(self) -> dict[BrokerId, SmallDisk]:
-        """An origin's and a destination's state, of different brokers where there are."""
         layout = self._layout
         chosen = dict.fromkeys([layout.origins[0], layout.destinations[-1]])
         return {i: SmallDisk(self.folder / f"agent-{i}" / "state") for i in chosen}
@@ -235,7 +273,6 @@ class ChaosRun:
         loop.default_exception_handler(context)
 
     async def _warm_up(self, stage: Stage) -> None:
-        """Return when every subscriber got something on each of its topics."""
         deadline_s = stage.now_s() + WARM_UP_TIMEOUT_S
         while waiting := stage.ledger.stalled(0.0):
             self._progress(f"warming up, {len(waiting)} to go", stage.now_s())
@@ -259,7 +296,6 @@ class ChaosRun:
             await asyncio.sleep(SAMPLE_S)
 
     async def _hurt(self, stage: Stage) -> None:
-        """Episodes until the time is over."""
         plan = self.plan
         end_s = stage.now_s() + 60 * plan.minutes
         for name in plan.classes:
@@ -275,7 +311,6 @@ class ChaosRun:
             await self._episode(episode, stage)
 
     def _reports(self, stage: Stage) -> list[Violation]:
-        """What broke a promise so far."""
         found = stage.ledger.violations
         if not self.plan.owes:
             found = [each for each in found if each.kind not in UNPROMISED_AT_QOS_0]
@@ -320,11 +355,9 @@ class ChaosRun:
             await asyncio.sleep(POLL_S)
 
     def _behind(self, stage: Stage, before_s: float) -> int:
-        """Owed of what was sent before; at QoS 0 nothing is."""
         return stage.ledger.behind(before_s) if self.plan.owes else 0
 
     async def _rest(self, stage: Stage, traffic: Traffic) -> None:
-        """No more publications: wait until nothing is owed, then for late copies."""
         deadline_s = stage.now_s() + REST_TIMEOUT_S
         while (behind := self._behind(stage, stage.now_s())) or traffic.unanswered:
             self._tell(f"coming to rest, {behind} owed", stage)
@@ -351,7 +384,6 @@ class ChaosRun:
 
 
 async def _inflict(wait_s: float, injury: Injury) -> bool:
-    """Inflict an injury and heal it; whether it was felt."""
     await asyncio.sleep(wait_s)
     try:
         await injury.inflict()

@@ -155,7 +155,6 @@ def _process(stage: Stage, what: str, here: BrokerId) -> Child:
 def _down(
     stage: Stage, kind: str, what: str, here: BrokerId, hold_s: float, inflict: Act, how: str
 ) -> Injury:
-    """An end of a broker or an agent, which is back after ``hold_s``."""
     heal = partial(stage.start_broker if what == "broker" else stage.start_agent, here)
     felt = soon(lambda: not _process(stage, what, here).running)
     detail = f"{how}, back after {hold_s:g} s"
@@ -334,7 +333,6 @@ class Episode:
 
 
 def episodes(classes: Sequence[str], stage: Stage, rng: random.Random) -> Iterator[Episode]:
-    """Rounds of episodes of ``classes``, for ever."""
     single = [name for name in classes if name != MIXED]
     mixtures = max(1, len(single) // MIXTURES_SHARE) if MIXED in classes else 0
     pool = [name for name in single if name != "none"] or [

@@ -37,7 +37,6 @@ PROBE_BYTES: Final = 65_536
 
 
 def available() -> bool:
-    """Whether this process may mount a file system here."""
     if os.geteuid() != 0:
         return False
     with tempfile.TemporaryDirectory(prefix="federator-disk-") as folder:
@@ -62,13 +61,11 @@ class SmallDisk:
         _run("mount", "-t", "tmpfs", "-o", f"size={ROOMY}", "federator-chaos", str(self.folder))
 
     def fill(self) -> None:
-        """Leave no free block."""
         found = os.statvfs(self.folder)
         used = (found.f_blocks - found.f_bfree) * found.f_frsize
         self._resize(str(max(used, found.f_frsize)))
 
     def is_full(self) -> bool:
-        """Whether a block more is refused."""
         probe = self.folder / "probe"
         try:
             probe.write_bytes(bytes(PROBE_BYTES))
@@ -79,7 +76,6 @@ class SmallDisk:
         return False
 
     def empty(self) -> None:
-        """Give room again."""
         self._resize(ROOMY)
 
     def _resize(self, size: str) -> None:
@@ -123,7 +119,6 @@ class Stage:
     traffic: Traffic = field(init=False)  # set once there is a clock
 
     def now_s(self) -> float:
-        """Seconds since the run began."""
         return time.monotonic() - self.started_s
 
     def span_s(self, rng: random.Random, spans_s: tuple[float, ...]) -> float:
@@ -132,35 +127,29 @@ class Stage:
         return drawn_s if self.hold_s is None else self.hold_s
 
     def kill_broker(self, here: BrokerId) -> None:
-        """End a process by ``kill -9``."""
         self.ledger.died(here, self.now_s(), keeps=False)
         self.grid.brokers[here].kill9()
 
     async def stop_broker(self, here: BrokerId) -> None:
-        """SIGTERM: with persistence it saves what it holds."""
         self.ledger.died(here, self.now_s(), keeps=here in self.persistent)
         await self.grid.brokers[here].stop()
 
     async def start_broker(self, here: BrokerId) -> None:
-        """Let it come back on its port."""
         self.ledger.returns(here, self.now_s())
         await self.grid.brokers[here].start()
 
     def kill_agent(self, here: BrokerId) -> None:
-        """End a process by ``kill -9``."""
         self.ledger.interrupted(here, self.now_s())
         self.down.add(here)
         self.grid.agents[here].kill9()
 
     async def start_agent(self, here: BrokerId) -> None:
-        """Let it come back with its state."""
         self.ledger.goes_on(here, self.now_s())
         await self.grid.agents[here].start()
         self.down.discard(here)
 
 
 def draw_persistent(ids: tuple[BrokerId, ...], rng: random.Random) -> frozenset[BrokerId]:
-    """Choose half of the brokers."""
     return frozenset(rng.sample(ids, len(ids) // 2))
 
 
@@ -169,8 +158,6 @@ _Done = TypeVar("_Done")
 
 
 def soon(do: Callable[[], _Done]) -> Callable[[], Awaitable[_Done]]:
-    """What is done at once, as something to wait for."""
-
     async def acted() -> _Done:
         return do()
 

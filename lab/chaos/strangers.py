@@ -70,7 +70,6 @@ class Strangers:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def come(self) -> None:
-        """Connect, and go on making moves."""
         self.each = [
             _Stranger((broker.host, broker.port), f"stranger-{here}", self.heard)
             for here, broker in self._brokers.items()
@@ -79,7 +78,6 @@ class Strangers:
         self._tasks = [asyncio.create_task(run) for run in (*runs, self._go_on())]
 
     async def leave(self) -> None:
-        """Take back what would stay, and go."""
         for each in self.each:
             for number in range(RETAINED_TOPICS if self._move is set_retained else 0):
                 self.publish(each.link, f"stranger/{number}", b"", retain=True)
@@ -96,17 +94,14 @@ class Strangers:
             self._move(self, self._rng)
 
     def someone(self, rng: random.Random) -> MqttLink:
-        """The connection of one of them."""
         return rng.choice(self.each).link
 
     def publish(self, link: MqttLink, topic: str, payload: bytes, *, retain: bool = False) -> None:
-        """Publish at QoS 0, if the connection is up."""
         packet = PublishPacket(topic, payload, retain=retain)
         self.said += link.write_packets((packet.write(),), 1)
 
 
 def say_again(strangers: Strangers, rng: random.Random) -> None:
-    """What was heard, at any broker; a third of it changed."""
     for _ in range(AT_ONCE if strangers.heard else 0):
         topic, payload = rng.choice(strangers.heard)
         if payload and rng.random() < 0.3:
@@ -116,7 +111,6 @@ def say_again(strangers: Strangers, rng: random.Random) -> None:
 
 
 def make_up(strangers: Strangers, rng: random.Random) -> None:
-    """Words of gateways, operators and agents, and things that are none."""
     for _ in range(AT_ONCE):
         who = rng.randint(0, 20)
         word = {
@@ -132,7 +126,6 @@ def make_up(strangers: Strangers, rng: random.Random) -> None:
 
 
 def crowd(strangers: Strangers, rng: random.Random) -> None:
-    """Hundreds of subscriptions in one packet, and gone in the next."""
     if rng.random() < 5 * MOVE_S:  # about five times a second
         link, first = strangers.someone(rng), rng.randint(0, 99)
         filters = [f"stranger/{first}/{number}" for number in range(FILTERS)]
@@ -142,7 +135,6 @@ def crowd(strangers: Strangers, rng: random.Random) -> None:
 
 
 def join_groups(strangers: Strangers, rng: random.Random) -> None:
-    """Shared groups without end."""
     if rng.random() < MOVE_S:
         names = (f"$share/g{rng.randint(0, GROUPS)}/stranger/#" for _ in range(AT_ONCE))
         strangers.someone(rng).subscribe(TopicFilter(name) for name in sorted(set(names)))
@@ -150,7 +142,6 @@ def join_groups(strangers: Strangers, rng: random.Random) -> None:
 
 
 def set_retained(strangers: Strangers, rng: random.Random) -> None:
-    """Retained values on many topics."""
     for _ in range(AT_ONCE):
         topic = f"stranger/{rng.randrange(RETAINED_TOPICS)}"
         strangers.publish(strangers.someone(rng), topic, rng.randbytes(20), retain=True)

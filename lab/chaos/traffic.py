@@ -86,7 +86,6 @@ class Client(asyncio.Protocol):
 
     @property
     def unanswered(self) -> int:
-        """Publications the broker has not acknowledged."""
         return len(self._pending)
 
     def ready(self, qos: int) -> bool:
@@ -104,7 +103,6 @@ class Client(asyncio.Protocol):
         return len(self._pending) < self._room
 
     def publish(self, topic: str, payload: bytes, number: int, qos: int) -> None:
-        """Write a publication; only when ``ready``."""
         assert self.ready(qos), "not ready"
         if qos == 0:
             self._write(mqtt5.PublishPacket(topic, payload))
@@ -116,22 +114,18 @@ class Client(asyncio.Protocol):
         self._write(mqtt5.PublishPacket(topic, payload, qos=pending.qos, packet_id=packet_id))
 
     def pause(self) -> None:
-        """Read nothing, on this connection."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read again."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     @property
     def paused(self) -> bool:
-        """Whether it reads nothing."""
         return self._transport is not None and not self._transport.is_reading()
 
     async def run(self) -> None:
-        """Stay connected. Ends by cancellation."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -146,14 +140,12 @@ class Client(asyncio.Protocol):
             self.disconnect()
 
     def disconnect(self) -> None:
-        """Drop the connection without a word: the session stays."""
         if self._transport is not None:
             self._transport.abort()
         self._transport = None
         self._up = False
 
     async def _watch(self) -> None:
-        """Return when the connection has ended, or the broker is silent for too long."""
         while True:
             try:
                 async with asyncio.timeout(PING_S if self._up else CONNECT_TIMEOUT_S):
@@ -168,7 +160,6 @@ class Client(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Say hello."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self._unread = b""
         self._heard_s = time.monotonic()
@@ -182,12 +173,10 @@ class Client(asyncio.Protocol):
         self._write(connect)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let ``run`` know."""
         self._up = False
         self._closed.set()
 
     def data_received(self, data: bytes) -> None:
-        """Take every whole packet."""
         self._heard_s = time.monotonic()
         chunk = memoryview(self._unread + data)
         offset = 0
@@ -339,15 +328,12 @@ class Traffic:
 
     @property
     def unanswered(self) -> int:
-        """Publications no broker has acknowledged."""
         return sum(client.unanswered for client in self.clients)
 
     def subscribed(self, name: str) -> None:
-        """The session at a client's broker has its subscription, after each connection."""
         self.ledger.subscribed(name, self._clock())
 
     def arrived(self, name: str, packet: mqtt5.PublishPacket) -> None:
-        """A client got a publication, each QoS 2 one once."""
         number, now_s = self.number_of(packet.topic, packet.payload or b""), self._clock()
         again = packet.duplicate
         self.ledger.arrived(name, packet.topic, number, redelivery=again, now_s=now_s)
@@ -362,7 +348,6 @@ class Traffic:
         return int(number)
 
     async def publish(self) -> None:
-        """Publish on all topics in turn. Ends by cancellation."""
         turns = itertools.cycle(self._topics)
         began_s, done = time.monotonic(), 0
         while True:
@@ -376,12 +361,10 @@ class Traffic:
             await asyncio.sleep(TICK_S)
 
     def hold(self, topics: Iterable[str]) -> None:
-        """Save up what is due on ``topics``."""
         self._held.update(topics)
 
     @property
     def saved(self) -> int:
-        """How many publications are saved up."""
         return len(self._saved)
 
     async def hand_over(self) -> None:

@@ -3,25 +3,25 @@
 from dataclasses import asdict
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from lab.chaos.ledger import Violation
 from lab.chaos.run import Outcome
+from lab.frame.printing import table_of
 
 VIOLATIONS_SHOWN = 12
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """The outcome, with the schedule as it went."""
     plan, layout = outcome.plan, outcome.layout
     return {
         "seed": plan.seed,
         "held": outcome.held,
-        "plan": {**asdict(plan), "grid": [plan.grid.rows, plan.grid.columns]},
-        "layout": asdict(layout),
+        "plan": {**asdict(plan), "grid": [plan.rows, plan.columns]},
+        "layout": layout,
         "elapsed_s": outcome.elapsed_s,
         "classes": {
             name: {**asdict(counts), "recovery_s": _recoveries(outcome, name)}
@@ -29,14 +29,13 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         },
         "skipped": outcome.skipped,
         "never_felt": outcome.never_felt,
-        "schedule": [asdict(each) for each in outcome.happened],
-        "agents": [asdict(each) for each in outcome.vitals],
-        "violations": [asdict(each) for each in outcome.violations],
+        "schedule": outcome.happened,
+        "agents": outcome.vitals,
+        "violations": outcome.violations,
     }
 
 
 def render(outcome: Outcome) -> RenderableType:
-    """The verdict table, the agents, and what was violated."""
     parts: list[RenderableType] = [_header(outcome), _classes(outcome), _agents(outcome)]
     if len(outcome.plan.qos) > 1:
         parts.append(_swapped(outcome))
@@ -66,19 +65,15 @@ def _list(ids: tuple[int, ...]) -> str:
 
 
 def _classes(outcome: Outcome) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("fault", no_wrap=True)
-    names = ("runs", "felt", "tried", "delivered", "lost", "twice", "order", "alien", "spared")
-    for name in (*names, "slowest", "recovery", "max"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("")
+    names = ("fault", "runs", "felt", "tried", "delivered", "lost", "twice", "order", "alien")
+    rows = []
     for name, counts in sorted(outcome.counts.items(), key=lambda item: item[0]):
         runs = [each for each in outcome.happened if each.phase == name]
         recoveries = _recoveries(outcome, name)
         stuck = sum(each.recovery_s is None for each in runs)
         felt = [was_felt for each in runs for _, was_felt in each.felt]
         failed = counts.broken(min(outcome.plan.qos)) or stuck or name in outcome.never_felt
-        table.add_row(
+        row = (
             name,
             str(len(runs)),
             f"{sum(felt)}/{len(felt)}",
@@ -94,7 +89,8 @@ def _classes(outcome: Outcome) -> Table:
             "never" if stuck else f"{recoveries[-1]:.1f} s" if recoveries else "-",
             "[red]FAILED[/]" if failed else "[green]ok[/]",
         )
-    return table
+        rows.append(row)
+    return table_of((*names, "spared", "slowest", "recovery", "max", ""), rows)
 
 
 def _swapped(outcome: Outcome) -> Text:
@@ -113,21 +109,20 @@ def _bad(count: int) -> str:
 
 
 def _agents(outcome: Outcome) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("agent", "MiB 2nd quarter", "MiB last", "files", "last", "log lines/s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
-    for vital in outcome.vitals:
-        table.add_row(
+    names = ("agent", "MiB 2nd quarter", "MiB last", "files", "last", "log lines/s", "")
+    rows = [
+        (
             str(vital.agent),
             f"{vital.resident_kib_second_quarter / 1024:.1f}",
             f"{vital.resident_kib_last_quarter / 1024:.1f}",
             f"{vital.files_second_quarter:.0f}",
             f"{vital.files_last_quarter:.0f}",
             f"{vital.log_lines_per_s:.2f}",
-            Text(vital.faults[0] if vital.faults else "", "red"),
+            f"[red]{escape(vital.faults[0])}[/]" if vital.faults else "",
         )
-    return table
+        for vital in outcome.vitals
+    ]
+    return table_of(names, rows)
 
 
 def _violations(outcome: Outcome) -> Text:

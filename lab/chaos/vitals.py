@@ -69,7 +69,6 @@ class Vitals:
         self._lines_before = {here: len(agent.log_lines()) for here, agent in agents.items()}
 
     def sample(self, now_s: float) -> None:
-        """Look at every agent that runs."""
         for here, agent in self._agents.items():
             if not agent.running:
                 continue
@@ -88,7 +87,6 @@ class Vitals:
             self._files[here].append(files)
 
     def judge(self, elapsed_s: float, faults: int) -> list[Vital]:
-        """Every agent against the bars, after so many ``faults``."""
         lines_max = LINES_PER_S_MAX * elapsed_s + LINES_PER_FAULT * faults + LINES_SLACK
         return [self._judge(here, elapsed_s, lines_max) for here in self._agents]
 

@@ -1,4 +1,4 @@
-"""``federator-lab``: what proves the product. The only package of the laboratory that prints."""
+"""``federator-lab``: what proves the product."""
 
 from importlib import import_module
 
@@ -7,33 +7,45 @@ import click
 from federator.command_line import reference_option, run, verbs, wheel
 
 VERBS = {
-    "grid": ("grid.command", "Run many real brokers and agents on this machine."),
-    "chaos": ("chaos", "Hurt real brokers and agents, and count every message."),
-    "mixed": ("mixed", "Hold reports against clients' counts while everybody comes and goes."),
-    "steered": ("steered", "Narrow links with a steerer and without one, beside each other."),
+    "grid": ("lab.cli.grid.command", "Run many real brokers and agents on this machine."),
+    "chaos": ("lab.cli.chaos", "Hurt real brokers and agents, and count every message."),
+    "mixed": (
+        "lab.mixed.run",
+        "Hold reports against clients' counts while everybody comes and goes.",
+    ),
+    "steered": (
+        "lab.steered.run",
+        "Narrow links with a steerer and without one, beside each other.",
+    ),
     "steered-demands": (
-        "steered_live:demands",
+        "lab.steered.demands",
         "Seeded demands, steered, beside the exact answer.",
     ),
-    "steered-steady": ("steered_live:steady_command", "Does a steerer let steady flows stay?"),
-    "nat": ("nat", "Hold a site behind real NAT against one that can be reached."),
-    "hub-death": ("hub_death", "Kill a hub whose leaves have another one in reserve."),
-    "core-death": ("core_death", "Kill or move the core of a mesh under traffic."),
-    "leaf-cost": ("leaf_cost", "Read what a leaf pays beside worlds of several sizes."),
-    "over-delivery": ("over_delivery", "Add up what a bounded cover carries in vain."),
-    "on-path": ("on_path", "Put a machine that does harm on the path between agents."),
-    "ways": ("ways", "Measure what a link carries in WebSockets beside one by TCP."),
-    "mosquitto-tests": ("mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
-    "console-pictures": ("console:pictures", "Take pictures of a console before real brokers."),
-    "console-fluidity": ("console:fluidity", "Measure how fluid a console's map is."),
-    "sim": ("sim", "Run the protocol in a simulated world."),
-    "sim-large": ("sim_large", "Run hubs and leaves by the thousand in a simulated world."),
-    "bench": ("bench.command", "Measure brokers, bridges and agents."),
-    "bench-live": ("event_log:live", "Measure how far the stream of analytics lags behind."),
-    "event-log": ("event_log", "Write a large, realistic event log made by the simulator."),
-    "paper": ("paper", "Remake the tables and figures of the papers, ours beside theirs."),
+    "steered-steady": ("lab.steered.steady", "Does a steerer let steady flows stay?"),
+    "nat": ("lab.nat.run", "Hold a site behind real NAT against one that can be reached."),
+    "hub-death": ("lab.leaves.hub_death", "Kill a hub whose leaves have another one in reserve."),
+    "core-death": ("lab.core_death", "Kill or move the core of a mesh under traffic."),
+    "leaf-cost": ("lab.leaves.cost", "Read what a leaf pays beside worlds of several sizes."),
+    "over-delivery": ("lab.leaves.in_vain", "Add up what a bounded cover carries in vain."),
+    "on-path": ("lab.on_path.run", "Put a machine that does harm on the path between agents."),
+    "ways": ("lab.ways", "Measure what a link carries in WebSockets beside one by TCP."),
+    "mosquitto-tests": ("lab.cli.mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
+    "console-pictures": (
+        "lab.cli.console:pictures",
+        "Take pictures of a console before real brokers.",
+    ),
+    "console-fluidity": ("lab.cli.console:fluidity", "Measure how fluid a console's map is."),
+    "sim": ("lab.cli.sim", "Run the protocol in a simulated world."),
+    "sim-large": ("lab.cli.sim_large", "Run hubs and leaves by the thousand in a simulated world."),
+    "bench": ("lab.cli.bench.command", "Measure brokers, bridges and agents."),
+    "bench-live": (
+        "lab.cli.event_log:live",
+        "Measure how far the stream of analytics lags behind.",
+    ),
+    "event-log": ("lab.cli.event_log", "Write a large, realistic event log made by the simulator."),
+    "paper": ("lab.cli.paper", "Remake the tables and figures of the papers, ours beside theirs."),
 }
-"""Verb to module of this package and one line of help. The module's command is ``command``."""
+"""Verb to module and one line of help. The module's command is ``command``."""
 
 
 HEAD = """\
@@ -54,7 +66,7 @@ This page is written by `federator-lab --reference > docs/lab.md`.
 @click.command(
     name="federator-lab",
     cls=verbs(
-        {verb: (f"lab.cli.{at}", about) for verb, (at, about) in VERBS.items()},
+        VERBS,
         brought_by=wheel("dev"),
     ),
     context_settings={"help_option_names": ["-h", "--help"]},

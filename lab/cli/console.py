@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from federator.cli.options import PLACE, columns, json_option
-from lab.cli.common import log_to_standard_error, tell
 from lab.console.fluidity import measure
 from lab.console.pictures import take
+from lab.frame.printing import log_to_standard_error, tell
 
 
 @click.command(name="console-pictures")

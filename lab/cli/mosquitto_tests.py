@@ -4,18 +4,16 @@ Exit codes: 0 when nothing unexpected failed, 1 when something did, 69 when the 
 """
 
 import asyncio
-import json
 import os
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import click
 
 from federator.cli.options import FOLDER, PLACE, option
-from lab.cli.common import folder_for, until_stopped
 from lab.conformance import source, suite
 from lab.conformance.suite import Result
+from lab.frame.printing import fields_of, folder_for, tell, until_stopped
 
 UNEXPECTED: Final = 1
 OUTPUT_LINES: Final = 12
@@ -65,20 +63,16 @@ def command(
         suite.prepare(tests, direct=direct)
         results: list[Result] = []
 
-        def tell(result: Result) -> None:
+        def note(result: Result) -> None:
             results.append(result)
             if not as_json:
                 _print(result, known.get(result.name))
 
-        work = suite.run(tests, chosen, at_once=processes, attempts=attempts, tell=tell)
+        work = suite.run(tests, chosen, at_once=processes, attempts=attempts, tell=note)
         asyncio.run(until_stopped(work, name="tests"))
     unexpected = [each for each in results if not each.passed and each.name not in known]
-    if as_json:
-        click.echo(
-            json.dumps([{**asdict(each), "known": known.get(each.name)} for each in results])
-        )
-    else:
-        _print_totals(results, unexpected)
+    record = [{**fields_of(each), "known": known.get(each.name)} for each in results]
+    tell([_totals(results, unexpected)], record, as_json=as_json)
     return UNEXPECTED if unexpected else 0
 
 
@@ -95,11 +89,11 @@ def _print(result: Result, known: str | None) -> None:
             click.echo(f"       | {line}")
 
 
-def _print_totals(results: list[Result], unexpected: list[Result]) -> None:
+def _totals(results: list[Result], unexpected: list[Result]) -> str:
     passed = sum(each.passed for each in results)
     text = f"{passed} of {len(results)} pass"
     if known := len(results) - passed - len(unexpected):
         text += f", {known} fail as they must"
     if unexpected:
         text += f", unexpected: {', '.join(each.name for each in unexpected)}"
-    click.echo(text)
+    return text

@@ -29,7 +29,6 @@ _INDEXES: Final = ("apt-get", "indextargets", "Created-By: Packages", "--format"
 
 
 def default_cache() -> Path:
-    """Where the archive is kept: below the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "federator"
 

@@ -80,7 +80,6 @@ def _wanted(arguments: list[str]) -> str:
 
 
 def _gateway(port: int, broker_port: int) -> subprocess.Popen[bytes]:
-    """A gateway on ``port`` before the broker on ``broker_port``."""
     config = GatewayConfig(
         f"before-{port}",
         {BrokerId(1): f"mqtt://127.0.0.1:{broker_port}"},
@@ -94,7 +93,6 @@ def _gateway(port: int, broker_port: int) -> subprocess.Popen[bytes]:
 
 
 def _answers(program: subprocess.Popen[bytes], port: int) -> bool:
-    """Whether ``program`` came to listen on ``port``."""
     deadline = time.monotonic() + START_S
     while program.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):

@@ -106,7 +106,6 @@ async def run(
     attempts: int,
     tell: Callable[[Result], None],
 ) -> None:
-    """Run ``tests``, ``at_once`` beside each other; those that fail again, alone."""
     waiting, failed = [*tests][::-1], []
 
     async def work() -> None:

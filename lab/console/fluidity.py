@@ -53,7 +53,6 @@ class Frames:
     times_ms: tuple[float, ...]
 
     def quantile(self, share: float) -> float:
-        """So many of the frames took no longer."""
         ordered = sorted(self.times_ms)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
@@ -74,7 +73,6 @@ class Federation:
             self.near[b].append(a)
 
     def page(self, broker: int) -> LivePage:
-        """What the agent of ``broker`` answers now."""
         draw = self._random
         return LivePage(
             ready=True,
@@ -104,7 +102,6 @@ async def _stay(page: Page) -> None:
 
 
 async def _drag(page: Page) -> None:
-    """Drag the map about, as somebody with a mouse does."""
     x, y = await _middle(page)
     box = await _box(page)
     await page.mouse.move(box["x"] + 6, box["y"] + 6)  # a broker there would be dragged instead
@@ -115,7 +112,6 @@ async def _drag(page: Page) -> None:
 
 
 async def _wheel(page: Page) -> None:
-    """Zoom in and out."""
     await page.mouse.move(*await _middle(page))
     for step in itertools.count():
         await page.mouse.wheel(0, 40 if step // 20 % 2 else -40)
@@ -137,7 +133,6 @@ _MOVES: Final = {"still": _stay, "dragged": _drag, "zoomed": _wheel}
 
 
 async def measure(brokers: int, links: int, *, seed: int) -> tuple[list[Frames], dict[str, Any]]:
-    """Frames of each way to move the map, and how the page began."""
     named = CollectedBrokerSettings(url="mqtt://127.0.0.1:1")
     settings = ConsoleSettings(brokers=(named,), http=ConsoleHttpSettings(port=0))
     pulse, federation = Pulse(), Federation(brokers, links, seed)

@@ -91,7 +91,6 @@ async def _congested(stage: ConsoleStage, page: Page) -> None:
 
 
 async def everything_is_up(page: Page, *, brokers: int, links: int) -> None:
-    """Wait until the page shows so many brokers and links, and none of them down."""
     tiles = page.locator("#tiles")
     await expect(tiles).to_contain_text(f"{brokers} of {brokers}", timeout=PATIENCE_MS)
     await expect(tiles).to_contain_text(f"{links} of {links}", timeout=PATIENCE_MS)
@@ -108,7 +107,6 @@ async def red_after_kill(stage: ConsoleStage, page: Page) -> float:
 
 
 async def refused(page: Page) -> None:
-    """Try to sign in as an operator with a stranger's password."""
     await page.locator("#sign").click()
     await page.locator("#name").fill(OPERATOR)
     await page.locator("#password").fill("open sesame, please")

@@ -33,7 +33,6 @@ class ConsoleStage(Stage):
         self._near, self._history = Grid(side, side).neighbours, history
 
     async def start(self) -> None:
-        """Start everything."""
         for id in self._near:
             await self.broker(id)
         await asyncio.gather(*(self._agent(id) for id in self._near))
@@ -59,7 +58,6 @@ class ConsoleStage(Stage):
     async def publish(
         self, at: BrokerId, client_id: str, topic: str, *, per_s: float, size: int = 200
     ) -> None:
-        """Have a client publish on ``topic`` at broker ``at`` from now on."""
         link = (await self.client(at, client_id)).link
 
         async def go_on() -> None:

@@ -57,7 +57,6 @@ class Layout:
 
 
 def draw(brokers: int, *, seed: int, activity: float = 1.0) -> Layout:
-    """The federation of ``seed``; ``activity`` scales how much its clients publish."""
     rng = random.Random(f"layout {brokers} {seed}")
     links = topologies.random_geometric(brokers, rng)
     arcs = tuple(sorted([*links, *((b, a) for a, b in links)]))

@@ -212,12 +212,10 @@ class Story:
 
     @property
     def seconds(self) -> int:
-        """The length of the story."""
         return self.acts[-1].end if self.acts else 0
 
 
 def tell(layout: Layout, *, seed: int) -> Story:
-    """Play everything."""
     story = Story()
     lives = [0] * len(layout.ids)
     _play(story, layout, Strategy.MESH, MESH_SCENES, lives, seed=seed)

@@ -63,7 +63,6 @@ class _Data:
         self.strategy = str(chunk.phase.act.strategy.value)
 
     def deliveries(self) -> Rows:
-        """What arrived, by destination, origin, hops and QoS."""
         pairs, received = self.drawn.pairs, self.drawn.received
         keys = np.stack(
             [pairs.destination, self.origin[pairs.stream], pairs.hops, self.qos[pairs.stream]]
@@ -95,7 +94,6 @@ class _Data:
         )
 
     def offered(self) -> Rows:
-        """What was published, by origin, filter and QoS."""
         entries = [
             (number, filter_)
             for number, stream in enumerate(self.layout.streams)
@@ -106,7 +104,6 @@ class _Data:
         return self._by_filter(keys, stream, self.drawn.published[stream], origin=False)
 
     def arrived(self) -> Rows:
-        """What arrived, by destination, filter, origin and QoS."""
         pairs, wanted = self.drawn.pairs, self.layout.wanted
         entries = [
             (pair, filter_)

@@ -47,12 +47,10 @@ class Traffic:
 
 
 def origins(layout: Layout) -> Ints:
-    """Where each stream is published."""
     return np.array([stream.origin for stream in layout.streams], dtype=np.int64)
 
 
 def pairs_of(layout: Layout, chunk: Chunk) -> Pairs:
-    """The pairs of the chunk's phase, by stream and destination."""
     rows: list[tuple[int, int, int, int, bool]] = []
     phase = chunk.phase
     for number, (stream, passage) in enumerate(zip(layout.streams, phase.passages, strict=True)):
@@ -72,7 +70,6 @@ def pairs_of(layout: Layout, chunk: Chunk) -> Pairs:
 
 
 def draw(layout: Layout, chunk: Chunk, *, log_s: int, rng: Generator) -> Traffic:
-    """The traffic of ``chunk``, in a log that is ``log_s`` long."""
     seconds = len(chunk.seconds)
     at_s = chunk.first_s + np.arange(seconds)
     turn = 2 * np.pi * at_s / min(log_s, DAY_S)

@@ -22,10 +22,11 @@ from federator_analytics.errors import UsageError
 
 from lab.event_log import layout, story
 from lab.event_log.columns import lines_of
-from lab.event_log.layout import Layout
+from lab.event_log.layout import BROKERS_MAX, BROKERS_MIN, Layout
 from lab.event_log.story import Story
 from lab.event_log.tables import tables_of
 from lab.event_log.timeline import Chunk, chunks_of
+from lab.frame.settings import setting
 
 COPIED = 0.02
 """The share of segments whose end stands in a second file too."""
@@ -46,7 +47,6 @@ class Written:
     tables: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "Written") -> None:
-        """Together with ``other``."""
         for name in ("records", "files", "bytes", "copies", "damaged", "tables"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -126,17 +126,17 @@ ACTIVITIES = (1.0, 0.3, 0.1, 0.03, 0.01)
 class Order:
     """What is wanted."""
 
-    brokers: int
-    records: int  # about so many; what was written is told
-    seed: int
-    folder: Path
-    corrupt: float = 0.0  # share of lines after which a damaged one is added
-    compress: bool = False
+    brokers: int = setting(25, "", BROKERS_MIN, BROKERS_MAX)
+    records: int = setting(1_000_000, "About so many.", 1)
+    seed: int = setting(1, "Decides everything.", 0)
+    corrupt: float = setting(0.0, "Share of damaged lines to add.", 0, 1)
+    compress: bool = setting(default=False, about="Write .jsonl.gz.", option="--gzip")
 
 
 @dataclass(frozen=True, slots=True)
 class _Play:
     order: Order
+    folder: Path
     layout: Layout
     story: Story
     chunks: list[Chunk]
@@ -149,15 +149,15 @@ class _Play:
 _play: _Play | None = None
 
 
-def write(order: Order, *, processes: int) -> Written:
-    """Write the log into ``order.folder``, the same for any number of ``processes``.
+def write(order: Order, folder: Path, *, processes: int) -> Written:
+    """Write the log into ``folder``, the same for any number of ``processes``.
 
     Raises ``UsageError``: the shortest story has more records than wanted.
     """
     laid, told, quiet_s = _fit(order)
     chunks = chunks_of(laid, told, quiet_s=quiet_s, seed=order.seed)
     written = Written()
-    play = _Play(order, laid, told, chunks)
+    play = _Play(order, folder, laid, told, chunks)
     with ProcessPoolExecutor(processes, initializer=_begin, initargs=(play,)) as pool:
         for one in pool.map(_write_chunk, range(len(chunks))):
             written.add(one)
@@ -198,7 +198,7 @@ def _write_chunk(number: int) -> Written:
     written = Written()
     for at, lines in enumerate(lines_of(laid, chunk, tables)):
         name, harm, gzip = f"{laid.ids[at]}-{chunk.spools[at]}", order.corrupt, order.compress
-        written.add(_write_segment(order.folder, name, lines, corrupt=harm, compress=gzip, rng=rng))
+        written.add(_write_segment(_play.folder, name, lines, corrupt=harm, compress=gzip, rng=rng))
     for name, rows in tables.items():
         written.tables[name] += len(rows)
     return written

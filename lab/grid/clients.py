@@ -45,8 +45,12 @@ DELAYS_KEPT_MAX: Final = 10_000
 
 
 def stamped(run: int, number: int, sent_ns: int, *, payload_bytes: int) -> bytes:
-    """A payload that says which publication it is and when it left."""
     return _STAMP.pack(run, number, sent_ns).ljust(payload_bytes, b".")
+
+
+def run_of(payload: bytes) -> int:
+    run: int = _STAMP.unpack_from(payload)[0]
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +86,10 @@ class Arrivals:
 
     @property
     def lost(self) -> int:
-        """Publications that never arrived."""
         return self.sent - self.received
 
     @property
     def exact(self) -> bool:
-        """Each publication arrived once, in order, and nothing else did."""
         return self.lost == self.duplicates == self.disordered == self.foreign == 0
 
     def __str__(self) -> str:
@@ -112,11 +114,9 @@ class Tally:
         self.received = self.duplicates = self.disordered = self.foreign = 0
 
     def has(self, number: int) -> bool:
-        """Whether publication ``number`` arrived."""
         return bool(self._seen[number])
 
     def arrived(self, payload: bytes, now_ns: int) -> None:
-        """Count one message."""
         if len(payload) != self._payload_bytes:
             self.foreign += 1
             return
@@ -165,6 +165,17 @@ class Tally:
         kept = each_us if len(each_us) <= DELAYS_KEPT_MAX else ()
         made = msgspec.structs.asdict(sketch((delay_us, 1) for delay_us in each_us))
         return Delays(**made | {"buckets": tuple(made["buckets"])}, each_us=kept)
+
+
+async def drain(tallies: Sequence[Tally], publications: int, *, silence_s: float) -> None:
+    """Wait until all ``publications`` arrived everywhere, or nothing comes for so long."""
+    received, since_s = -1, time.monotonic()
+    while (count := sum(tally.received for tally in tallies)) < publications * len(tallies):
+        if count != received:
+            received, since_s = count, time.monotonic()
+        elif time.monotonic() - since_s > silence_s:
+            break
+        await asyncio.sleep(POLL_S)
 
 
 CONNECT_TIMEOUT_S: Final = 30.0
@@ -217,7 +228,6 @@ class ClientProcess(Helper):
     async def run(
         self, traffic: Traffic, *, progress: Callable[[int], None] = lambda sent: None
     ) -> dict[str, Arrivals]:
-        """Publish and count; returns what each subscriber got."""
         await self.tell(asdict(traffic))
         while "arrivals" not in (message := await self.hear()):
             progress(message["sent"])
@@ -252,17 +262,14 @@ class Client(LinkObserver):
         self.subscribe(filters, qos=qos)
 
     def subscribe(self, filters: Sequence[str], *, qos: int = 1) -> None:
-        """Subscribe ``filters``, a few at a time."""
         for at in range(0, len(filters), FILTERS_AT_ONCE):
             some = filters[at : at + FILTERS_AT_ONCE]
             self.link.subscribe(TopicFilter(each, max_qos=QoS(qos)) for each in some)
 
     def on_subscribed(self, link: MqttLink) -> None:
-        """The broker granted what was asked of it."""
         self.subscribed.set()
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Count what one socket read brought."""
         now_ns = time.monotonic_ns()
         self.received += len(publishes)
         if self.tally is not None:
@@ -273,7 +280,6 @@ class Client(LinkObserver):
         self.arrival.set()
 
     def longest_gap_s(self, since_s: float, until_s: float) -> float:
-        """The longest silence between these two moments."""
         ends = [since_s, *(at for at in self.at_s or () if since_s < at < until_s), until_s]
         return max(after - before for before, after in pairwise(ends))
 
@@ -323,7 +329,8 @@ class _Experiment:
         gc.disable()  # a collection is a delay of ours, not of the system under test
         try:
             await self._publish(traffic, list(tallies.values()), report)
-            await self._drain(traffic.publications, list(tallies.values()))
+            await drain(list(tallies.values()), traffic.publications, silence_s=SILENCE_S)
+            await asyncio.sleep(LINGER_S)
         finally:
             gc.enable()
         return {name: tally.arrivals(traffic.publications) for name, tally in tallies.items()}
@@ -363,16 +370,6 @@ class _Experiment:
                     self._arrival.clear()
                     await self._arrival.wait()
 
-    async def _drain(self, publications: int, tallies: list[Tally]) -> None:
-        received, since = -1, time.monotonic()
-        while (count := sum(tally.received for tally in tallies)) < publications * len(tallies):
-            if count != received:
-                received, since = count, time.monotonic()
-            elif time.monotonic() - since > SILENCE_S:
-                break
-            await asyncio.sleep(POLL_S)
-        await asyncio.sleep(LINGER_S)
-
 
 async def _serve() -> None:
     told = orders()
@@ -393,7 +390,6 @@ async def _serve() -> None:
 
 
 def main() -> None:
-    """Serve until stdin ends."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     go_first()
     uvloop.run(_serve())

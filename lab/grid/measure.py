@@ -21,7 +21,7 @@ from federator.errors import LinkError
 from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
-from lab.grid.clients import FIRST_PUBLISHER, Arrivals, ClientProcess, Traffic
+from lab.grid.clients import FIRST_PUBLISHER, ClientProcess, Traffic
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.relay_process import RelayProcess
 from lab.grid.reporting import Run
@@ -40,29 +40,7 @@ from lab.grid.topology import (
     observed_mesh,
     total_control_sent,
 )
-from lab.grid.trial import Progress
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One row of a table: what one subscriber got in one run."""
-
-    publications: int  # of the run
-    place: BrokerId  # broker the subscriber is connected to
-    subscriber: str  # ``A`` and ``B`` beside a single broker, else the broker's id
-    hops: int  # links between publisher and subscriber, on a shortest path
-    floor_ms: float  # the sum of their delays: what physics alone costs
-    arrivals: Arrivals
-
-    @property
-    def added_ms(self) -> float:
-        """Mean delay beyond the floor."""
-        return self.arrivals.delay_ms_mean - self.floor_ms
-
-    @property
-    def added_per_hop_ms(self) -> float:
-        """Mean delay beyond the floor, per link; all of it when there is no link."""
-        return self.added_ms / max(self.hops, 1)
+from lab.grid.trial import Delivery, Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +54,11 @@ class Announcements:
 
     @property
     def per_announcement(self) -> float:
-        """Publications per core announcement."""
         return self.messages / self.count
+
+
+Named = tuple[str, Delivery]
+"""One row of a table: ``A`` and ``B`` beside a single broker, else the broker's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,25 +68,23 @@ class Outcome:
     scenario: Scenario
     mesh: Mesh  # as the agents describe it
     relayed_to: tuple[BrokerId, ...]  # where the publisher's broker sends
-    federated: list[Delivery]
-    centralised: list[Delivery]
+    federated: list[Named]
+    centralised: list[Named]
     announcements: Announcements | None  # ``None`` when they could not be counted
     control_sent: dict[str, int]  # control messages of all agents since their start, by kind
     # What is not as it must be, a line each; empty when all is well.
     faults: list[str] = field(default_factory=list)
 
 
-def delivery_faults(deliveries: list[Delivery]) -> list[str]:
-    """A line for every subscriber that did not get each publication once and in order."""
+def delivery_faults(deliveries: list[Named]) -> list[str]:
     return [
-        f"{d.publications} publications to {d.subscriber} at broker {d.place}: {d.arrivals}"
-        for d in deliveries
+        f"{d.arrivals.sent} publications to {name} at broker {d.subscriber}: {d.arrivals}"
+        for name, d in deliveries
         if not d.arrivals.exact
     ]
 
 
 def differences_from_source(scenario: Scenario, mesh: Mesh) -> list[str]:
-    """A line for every broker whose parents are not those that the scenario's source prints."""
     return [
         f"broker {here} has parents {mesh.parents.get(here, ())}; the source gives {parents}"
         for here, parents in scenario.parents.items()
@@ -114,7 +93,6 @@ def differences_from_source(scenario: Scenario, mesh: Mesh) -> list[str]:
 
 
 def announcement_faults(announcements: Announcements | None) -> list[str]:
-    """A line when announcing cost more than the paper's bound."""
     if announcements is None or announcements.messages <= announcements.bound * announcements.count:
         return []
     return [
@@ -173,19 +151,17 @@ class Measurement:
 
     @property
     def mesh(self) -> Mesh:
-        """As the agents described it when they were last asked."""
         return observed_mesh(self._statuses, TOPIC)
 
     @property
     def relayed_to(self) -> tuple[BrokerId, ...]:
-        """Where the publisher's broker sends, as its agent said when it was last asked."""
         return next_hops(self._statuses, TOPIC, self.scenario.publisher)
 
     async def run(self) -> Outcome:
         """All federated runs, then the centralised ones. What goes wrong is a fault, not an error:
         the figures so far are worth seeing.
         """
-        federated: list[Delivery] = []
+        federated: list[Named] = []
         before: Announced | None = None
         faults: list[str] = []
         announcements: Announcements | None = None
@@ -225,21 +201,18 @@ class Measurement:
         )
 
     async def stop(self) -> None:
-        """Disconnect the clients."""
         await self._clients.stop()
 
     def _traffic(self, publications: int, seed: int) -> Traffic:
         scenario = self.scenario
         return Traffic(publications, scenario.gap_ms, scenario.payload_bytes, seed)
 
-    def _delivery(
-        self, publications: int, place: BrokerId, subscriber: str, arrivals: Arrivals
-    ) -> Delivery:
-        hops = self.scenario.grid.hops_from(self.scenario.publisher)[place]
-        floor_ms = hops * self.scenario.link_delay_ms
-        return Delivery(publications, place, subscriber, hops, floor_ms, arrivals)
+    def _way(self, to: BrokerId) -> tuple[int, float]:
+        """Hops from the publisher, and the sum of their delays."""
+        hops = self.scenario.grid.hops_from(self.scenario.publisher)[to]
+        return hops, hops * self.scenario.link_delay_ms
 
-    async def _federated(self, publications: int, *, seed: int) -> list[Delivery]:
+    async def _federated(self, publications: int, *, seed: int) -> list[Named]:
         what = f"{publications} publications, federated"
         begun_us, begun_ms = wall_clock_us(), monotonic_ms()
         arrivals = await self._clients.run(
@@ -259,8 +232,9 @@ class Measurement:
             )
             for here in self.scenario.subscribers
         ]
+        publisher = self.scenario.publisher
         return [
-            self._delivery(publications, here, str(here), arrivals[str(here)])
+            (str(here), Delivery(publisher, here, *self._way(here), arrivals[str(here)]))
             for here in self.scenario.subscribers
         ]
 
@@ -286,7 +260,7 @@ class Measurement:
                 f"no core announcement reached every agent within {ANNOUNCED_TIMEOUT_S:g} s"
             ) from error
 
-    async def _all_centralised(self) -> list[Delivery]:
+    async def _all_centralised(self) -> list[Named]:
         cases = [(n, broker) for n in self.scenario.runs for broker in self.scenario.centralised]
         if not cases:
             return []
@@ -306,14 +280,13 @@ class Measurement:
 
     async def _centralised(
         self, case: tuple[int, BrokerId], relays: RelayProcess, progress: Callable[[int], None]
-    ) -> list[Delivery]:
+    ) -> list[Named]:
         publications, place = case
         name = f"at-{place}-{publications}"
-        hops = self.scenario.grid.hops_from(self.scenario.publisher)[place]
-        floor_ms = hops * self.scenario.link_delay_ms
+        way = self._way(place)
         folder = self.running.folder
         async with BrokerProcess(folder / f"broker-{name}") as broker:
-            port = await relays.add(name, broker.place, delay_ms=floor_ms)
+            port = await relays.add(name, broker.place, delay_ms=way[1])
             async with ClientProcess(folder, name) as clients:
                 await clients.connect(
                     {FIRST_PUBLISHER: (broker.host, port)},
@@ -324,4 +297,5 @@ class Measurement:
                 seed = SEED + self.scenario.runs.index(publications)
                 arrivals = await clients.run(self._traffic(publications, seed), progress=progress)
                 progress(publications)
-        return [self._delivery(publications, place, *each) for each in arrivals.items()]
+        publisher = self.scenario.publisher
+        return [(each, Delivery(publisher, place, *way, got)) for each, got in arrivals.items()]

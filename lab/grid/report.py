@@ -5,15 +5,16 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from federator.protocol.types import BrokerId
-from lab.grid.measure import Delivery, Outcome
+from lab.frame.printing import table_of
+from lab.grid.measure import Named, Outcome
 from lab.grid.scenario import Published, Scenario
 from lab.grid.topology import Grid, Mesh
+from lab.grid.trial import Delivery
 
 WIDE_COLUMNS = 100
 _OF_SCENARIO = (
@@ -37,7 +38,6 @@ def render(outcome: Outcome, *, columns: int) -> RenderableType:
 
 
 def render_mesh(scenario: Scenario, mesh: Mesh, relayed_to: Collection[BrokerId]) -> Text:
-    """The mesh on the grid, and how the publisher's broker reaches it."""
     wanted, publisher = scenario.subscribers, scenario.publisher
     picture = draw(scenario.grid, mesh, subscribers=wanted, publisher=publisher)
     members = " ".join(str(member) for member in sorted(mesh.members))
@@ -57,7 +57,6 @@ def render_mesh(scenario: Scenario, mesh: Mesh, relayed_to: Collection[BrokerId]
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
-    """The whole report as JSON-ready values."""
     scenario = outcome.scenario
     counts = outcome.announcements
     return {
@@ -70,8 +69,8 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
             "parents": {str(k): list(v) for k, v in sorted(outcome.mesh.parents.items())},
             "publisher_relays_to": list(outcome.relayed_to),
         },
-        "federated": [_row(d, _paper(d, scenario)) for d in outcome.federated],
-        "centralised": [_row(d, _paper(d, scenario)) for d in outcome.centralised],
+        "federated": [_row(*each, _paper(*each, scenario)) for each in outcome.federated],
+        "centralised": [_row(*each, _paper(*each, scenario)) for each in outcome.centralised],
         "announcements": None
         if counts is None
         else {**asdict(counts), "per_announcement": counts.per_announcement},
@@ -81,11 +80,11 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _row(delivery: Delivery, paper: Published | None) -> dict[str, Any]:
+def _row(name: str, delivery: Delivery, paper: Published | None) -> dict[str, Any]:
     return {
-        "publications": delivery.publications,
-        "broker": delivery.place,
-        "subscriber": delivery.subscriber,
+        "publications": delivery.arrivals.sent,
+        "broker": delivery.subscriber,
+        "subscriber": name,
         "hops": delivery.hops,
         "floor_ms": delivery.floor_ms,
         "paper_ms": None if paper is None else paper.delay_ms,
@@ -97,37 +96,25 @@ def _row(delivery: Delivery, paper: Published | None) -> dict[str, Any]:
     }
 
 
-def _paper(delivery: Delivery, scenario: Scenario) -> Published | None:
-    key = (delivery.publications, delivery.place)
-    if delivery.subscriber in ("A", "B"):
+def _paper(name: str, delivery: Delivery, scenario: Scenario) -> Published | None:
+    key = (delivery.arrivals.sent, delivery.subscriber)
+    if name in ("A", "B"):
         both = scenario.centralised_ms.get(key)
-        return None if both is None else both["AB".index(delivery.subscriber)]
+        return None if both is None else both["AB".index(name)]
     return scenario.federated_ms.get(key)
 
 
-def _table(title: str, deliveries: Iterable[Delivery], scenario: Scenario, *, wide: bool) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=0,
-    )
+def _table(title: str, deliveries: Iterable[Named], scenario: Scenario, *, wide: bool) -> Table:
     distribution = ("p50", "p99", "max") if wide else ("p99",)
-    table.add_column("publ", justify="right", no_wrap=True)
-    table.add_column("at", no_wrap=True)
-    columns = ("hops", "floor", "paper", "ours", *distribution, "added", "/hop")
-    for name in (*columns, "lost", "twice", "order"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for delivery in deliveries:
-        paper = _paper(delivery, scenario)
+    columns = ("publ", "at", "hops", "floor", "paper", "ours", *distribution, "added", "/hop")
+    rows = []
+    for name, delivery in deliveries:
+        paper = _paper(name, delivery, scenario)
         got = delivery.arrivals
         quantiles = (got.delay_ms_p50, got.delay_ms_p99, got.delay_ms_max)
-        single = delivery.subscriber in ("A", "B")
-        table.add_row(
-            str(delivery.publications),
-            f"{delivery.place} {delivery.subscriber}" if single else str(delivery.place),
+        row = (
+            str(got.sent),
+            f"{delivery.subscriber} {name}" if name in ("A", "B") else name,
             str(delivery.hops),
             f"{delivery.floor_ms:g}",
             "-" if paper is None else f"{paper.delay_ms:.2f} ±{paper.deviation_ms:.2f}",
@@ -137,7 +124,9 @@ def _table(title: str, deliveries: Iterable[Delivery], scenario: Scenario, *, wi
             f"{delivery.added_per_hop_ms:.2f}",
             *(_count(n) for n in (got.lost, got.duplicates, got.disordered)),
         )
-    return table
+        rows.append(row)
+    how = {"title": title, "title_style": "bold", "padding": 0}
+    return table_of((*columns, "lost", "twice", "order"), rows, **how)
 
 
 def _count(number: int) -> str:
@@ -175,8 +164,6 @@ _DOWN: _Marks = {True: ("▼", "▲"), False: ("▽", "△"), None: ("│",)}
 def draw(
     grid: Grid, mesh: Mesh, *, subscribers: Collection[BrokerId], publisher: BrokerId
 ) -> list[str]:
-    """The picture, a line per row of brokers and one between rows."""
-
     def label(here: BrokerId) -> str:
         mark = "·"
         if here == mesh.core:

@@ -132,7 +132,6 @@ class Copies:
 
     @classmethod
     def of(cls, statuses: Mapping[BrokerId, Mapping[str, Any]]) -> "Copies":
-        """Add the copies of all agents up."""
         counters = [status["counters"]["data"] for status in statuses.values()]
         return cls(
             sum(each["frames_out"] for each in counters),
@@ -173,6 +172,8 @@ async def make_report(records: Path, out: Path) -> dict[str, Any]:
     try:
         async with asyncio.timeout(REPORT_TIMEOUT_S):
             told, complaint = await process.communicate()
+    except TimeoutError:
+        raise LinkError(f"no report of {records} within {REPORT_TIMEOUT_S:g} s") from None
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

@@ -19,12 +19,12 @@ from typing import Any, Final
 from federator.protocol.topology.graph import Strength, near_of, strength_of
 from federator.protocol.types import BrokerId
 from lab.grid.processes import warm
-from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
+from lab.grid.processes.agent import KeyFolder
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.children import Child, Spawn
 from lab.grid.processes.ports import free_ports
 from lab.grid.processes.relay import Way
-from lab.grid.stage import Pages, Stage
+from lab.grid.stage import Pages, Stage, unlinked, widened
 from lab.grid.topology import Link, LinkCosts, Linked
 
 STARTS_AT_ONCE: Final = 4
@@ -108,35 +108,34 @@ class RunningGrid(Stage):
         """
         await start_each("broker", self.brokers, self._progress)
         for here in self.grid.ids if self._with_agents else ():
-            config = await self._agent_config(here)
-            folder = self.folder / f"agent-{here}"
-            self.agents[here] = AgentProcess(folder, config, self._spawn)
+            await self._plan(here)
         await start_each("agent", self.agents, self._progress)
         await self.until(self.links_up)
-        await self.until(self.interest_known)
+        await self.until(widened)
 
-    async def _agent_config(self, here: BrokerId) -> AgentConfig:
-        urls = {}
+    async def _plan(self, here: BrokerId) -> None:
+        urls = {
+            there: await self.relayed(relay_name(here, there), there, delay_ms=self.link_delay_ms)
+            for there in self.grid.neighbours[here]
+        }
         costs = {
             other: cost
             for link, cost in self._costs.items()
             for one, other in ((link.a, link.b), (link.b, link.a))
             if one == here
         }
-        for there in self.grid.neighbours[here]:
-            name = relay_name(here, there)
-            urls[there] = await self.relayed(name, there, delay_ms=self.link_delay_ms)
         more = self._options | (await self._direct_options(here) if self.direct else {})
-        keys = {} if self._keys is None else self._keys.section(here) | {"roles": "required"}
-        return AgentConfig(
-            id=here,
-            broker_url=self.brokers[here].url,
-            neighbours=urls,
+        if self._keys is not None:
+            more = more | {"keys": self._keys.section(here) | {"roles": "required"}}
+        self.planned(
+            here,
+            self.brokers[here].url,
+            urls,
             federation=FEDERATION,
             costs=costs,
             capacity=self._capacity,
-            more=more | ({"keys": keys} if keys else {}),
-            security="signed" if keys else "open",
+            more=more,
+            security="open" if self._keys is None else "signed",
         )
 
     async def _direct_options(self, here: BrokerId) -> dict[str, dict[str, Any]]:
@@ -148,29 +147,13 @@ class RunningGrid(Stage):
         return {"links": links, "direct": direct}
 
     async def statuses(self) -> Pages:
-        """Every agent's ``/status``. Raises as ``pages``."""
         return await self.pages("/status")
 
     def links_up(self, statuses: Pages) -> str | None:
-        """What keeps the grid from being ready: an agent, or a link of one."""
-        for here, status in statuses.items():
-            if not status["ready"]:
-                return f"agent {here} is not ready: {status['ready_reason']}"
-            up = {
-                link["neighbour"]
-                for link in status["links"]
-                if link["state"] == "up" and (not self.direct or link["direct"]["used"])
-            }
-            if missing := sorted(set(self.grid.neighbours[here]) - up):
-                return f"agent {here} has no link to {missing}"
-        return None
+        def used(link: dict[str, Any]) -> bool:
+            return not self.direct or link["direct"]["used"]
 
-    def interest_known(self, statuses: Pages) -> str | None:
-        """Which agent still asks for more than it knows to be needed, and why."""
-        for here, status in statuses.items():
-            if status["discovery"]["widened"]:
-                return f"agent {here} asks for everything: {status['discovery']['reason']}"
-        return None
+        return unlinked(statuses, self.grid.neighbours, used)
 
     async def order(self, act: str, *links: Link, **how: object) -> None:
         """Have the relays of each link do something: ``act`` is a method of ``Relay``."""
@@ -188,7 +171,6 @@ class RunningGrid(Stage):
             await self.relays.order(act, direct_relay_name(there), ways=[Way.FORTH])
 
     async def count(self, counter: str, *links: Link) -> int:
-        """A counter of the links' relays, added (see ``RelayProcess.counters``)."""
         names = self._relays_of(links)
         return sum([(await self.relays.counters(name))[counter] for name in names])
 
@@ -201,7 +183,6 @@ class RunningGrid(Stage):
         return list(dict.fromkeys(names))
 
     def state(self) -> dict[str, Any]:
-        """Where everything is, for other programs."""
         delay = {"delay_ms": self.link_delay_ms}
         return super().state() | {"links": [asdict(link) | delay for link in self.grid.links]}
 
@@ -248,8 +229,11 @@ class JoinedGrid(Stage):
     async def start(self) -> None:
         """Start all brokers, then all agents. Raises ``LinkError``: one did not start."""
         await start_each("broker", self.brokers)
-        for id in self.brokers:
-            self.agents[id] = AgentProcess(self.folder / f"agent-{id}", self._config(id))
+        seeds = [self.brokers[BrokerId(0)].url]
+        topology = {"mode": "auto", "seeds": seeds, "neighbours": NEIGHBOURS, **QUICKLY}
+        for id, broker in self.brokers.items():
+            more = {"topology": topology, "keys": self._keys.section(id)}
+            self.planned(id, broker.url, more=more, security="signed")
         await start_each("agent", self.agents)
 
     def kill(self, id: BrokerId) -> None:
@@ -264,7 +248,6 @@ class JoinedGrid(Stage):
         return found
 
     def _complaint(self, pages: Pages) -> str | None:
-        """What is not as promised, if anything."""
         found, *others = _strengths(pages)
         if others:
             return f"{1 + len(others)} different graphs are told"
@@ -277,16 +260,8 @@ class JoinedGrid(Stage):
             return f"{found.degree_min} to {found.degree_max} links, {least} to {most} wanted"
         return None
 
-    def _config(self, id: BrokerId) -> AgentConfig:
-        seed = self.brokers[BrokerId(0)].url
-        topology = {"mode": "auto", "seeds": [seed], "neighbours": NEIGHBOURS, **QUICKLY}
-        more = {"topology": topology, "keys": self._keys.section(id)}
-        url = self.brokers[id].url
-        return AgentConfig(id=id, broker_url=url, neighbours={}, more=more, security="signed")
-
 
 def _strengths(pages: Pages) -> list[Strength]:
-    """The strength of each graph that is told: of one, where all agree."""
     graphs = {
         (
             tuple(BrokerId(broker["broker"]) for broker in page["brokers"]),

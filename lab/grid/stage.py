@@ -7,7 +7,7 @@ goodbye, brokers, relays.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from lab.grid.processes import warm
 from lab.grid.processes.agent import AgentConfig, AgentProcess
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.children import Spawn, Started
+from lab.grid.processes.namespace import Namespace
 from lab.grid.processes.relay_process import RelayProcess
 from lab.grid.streams import Stream, running
 from lab.grid.waiting import until
@@ -35,6 +36,29 @@ Pages = dict[BrokerId, dict[str, Any]]
 """What each agent says."""
 
 
+def unlinked(
+    pages: Pages,
+    neighbours: Mapping[BrokerId, Iterable[BrokerId]],
+    used: Callable[[dict[str, Any]], object] = lambda link: True,
+) -> str | None:
+    """Name an agent that is not ready, or lacks a link to a neighbour that is up and ``used``."""
+    for here, status in pages.items():
+        if not status["ready"]:
+            return f"agent {here} is not ready: {status['ready_reason']}"
+        up = {link["neighbour"] for link in status["links"] if link["state"] == "up" and used(link)}
+        if missing := sorted({*neighbours[here]} - up):
+            return f"agent {here} has no link to {missing}"
+    return None
+
+
+def widened(pages: Pages) -> str | None:
+    """Name an agent that still asks for more than it knows to be needed, and why."""
+    for here, status in pages.items():
+        if status["discovery"]["widened"]:
+            return f"agent {here} asks for everything: {status['discovery']['reason']}"
+    return None
+
+
 class Stage(Started):
     """Brokers, agents, and what else was started; an async context manager.
 
@@ -42,10 +66,16 @@ class Stage(Started):
         folder: For configurations, state and logs; made when missing.
         broker_options: Further lines of every broker's configuration.
         spawn: Starts the agents.
+        hosts: Where brokers and agents are that are not on this host.
     """
 
     def __init__(
-        self, folder: Path, *, broker_options: tuple[str, ...] = (), spawn: Spawn = warm.spawn
+        self,
+        folder: Path,
+        *,
+        broker_options: tuple[str, ...] = (),
+        spawn: Spawn = warm.spawn,
+        hosts: Mapping[BrokerId, Namespace] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
@@ -56,21 +86,28 @@ class Stage(Started):
         """What is ended before the agents are."""
         self._broker_options = broker_options
         self._spawn = spawn
+        self._hosts = hosts or {}
 
     async def start(self) -> None:
         """Start nothing: the experiment does, one by one."""
 
     async def stop(self) -> None:
-        """End everything that was started."""
         await self.beside.aclose()
         await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
         await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
         await self.relays.stop()
 
-    async def broker(self, id: BrokerId, *more: str) -> BrokerProcess:
+    async def broker(
+        self,
+        id: BrokerId,
+        *more: str,
+        **how: Any,  # noqa: ANN401  # of BrokerProcess
+    ) -> BrokerProcess:
         """Start a broker; ``more``: further lines of its configuration."""
-        options = (*self._broker_options, *more)
-        self.brokers[id] = BrokerProcess(self.folder / f"broker-{id}", extra_config=options)
+        if host := self._hosts.get(id):
+            how |= {"spawn": host.spawn, "socket": self.folder / f"{id}.sock"}
+        options, folder = (*self._broker_options, *more), self.folder / f"broker-{id}"
+        self.brokers[id] = BrokerProcess(folder, extra_config=options, **how)
         await self.brokers[id].start()
         return self.brokers[id]
 
@@ -81,13 +118,25 @@ class Stage(Started):
         **more: Any,  # noqa: ANN401  # fields of AgentConfig by name
     ) -> AgentProcess:
         """Start the agent of broker ``id``; ``neighbours`` are URLs of brokers."""
-        config = AgentConfig(id, self.brokers[id].url, dict(neighbours or {}), **more)
-        self.agents[id] = AgentProcess(self.folder / f"agent-{id}", config, self._spawn)
-        await self.agents[id].start()
+        agent = self.planned(id, self.brokers[id].url, neighbours, **more)
+        await agent.start()
+        return agent
+
+    def planned(
+        self,
+        id: BrokerId,
+        url: str,
+        neighbours: Mapping[BrokerId, str] | None = None,
+        **more: Any,  # noqa: ANN401  # fields of AgentConfig by name
+    ) -> AgentProcess:
+        """The agent of the broker at ``url``, not started yet."""
+        config, folder = AgentConfig(id, url, dict(neighbours or {}), **more), f"agent-{id}"
+        host = self._hosts.get(id)
+        how = (self._spawn,) if host is None else (host.spawn, host.connect)
+        self.agents[id] = AgentProcess(self.folder / folder, config, *how)
         return self.agents[id]
 
     async def relayed(self, name: str, there: BrokerId, *, delay_ms: float = 0.0) -> str:
-        """The URL of a broker by a new relay."""
         port = await self.relays.add(name, self.brokers[there].place, delay_ms=delay_ms)
         return f"mqtt://127.0.0.1:{port}"
 
@@ -102,7 +151,6 @@ class Stage(Started):
         await self.agents[id].start()
 
     def endpoint(self, id: BrokerId) -> Endpoint:
-        """Where clients of a broker connect."""
         broker = self.brokers[id]
         return Endpoint(*broker.place, socket=str(broker.socket) if broker.socket else None)
 
@@ -114,12 +162,10 @@ class Stage(Started):
         return client
 
     def stream(self, source: tuple[str, BrokerId], target: tuple[str, BrokerId]) -> Stream:
-        """A stream between two brokers, each by the name that it has in topics."""
         (here, at), (there, to) = source, target
         return Stream((here, there), self.endpoint(at), self.endpoint(to))
 
     async def run(self, work: Coroutine[None, None, None]) -> None:
-        """Do ``work`` until the stage ends."""
         await self.beside.enter_async_context(running(work))
 
     async def pages(self, path: str) -> Pages:
@@ -173,7 +219,6 @@ class Stage(Started):
         )
 
     def state(self) -> dict[str, Any]:
-        """Where everything is, for other programs."""
         brokers = [
             {
                 "id": here,

@@ -10,7 +10,7 @@ from typing import Final
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.link import Endpoint
-from lab.grid.clients import Arrivals, Client, Tally, stamped
+from lab.grid.clients import Arrivals, Client, Tally, drain, stamped
 
 PAYLOAD_BYTES: Final = 64
 SILENCE_S: Final = 20.0
@@ -18,9 +18,18 @@ SILENCE_S: Final = 20.0
 
 LINGER_S: Final = 2.0
 SUBSCRIBE_S: Final = 30.0
-POLL_S: Final = 0.01
 AHEAD: Final = 400
 """Of a burst, unacknowledged by the publisher's broker: the link is what is measured."""
+
+
+async def paced(count: int, rate_hz: float, rng: random.Random | None = None) -> AsyncIterator[int]:
+    """Numbers from 0 on at a rate, evenly, or by chance up to a half apart from that."""
+    loop = asyncio.get_running_loop()
+    due_s = loop.time()
+    for number in range(count):
+        yield number
+        due_s += (rng.uniform(0.5, 1.5) if rng else 1) / rate_hz
+        await asyncio.sleep(max(0.0, due_s - loop.time()))
 
 
 class Stream:
@@ -39,14 +48,12 @@ class Stream:
         self.run_number = 0
 
     def begin(self, publications: int) -> Tally:
-        """Count from now on what arrives of a new run."""
         self.run_number += 1
         tally = Tally(self.run_number, publications, payload_bytes=PAYLOAD_BYTES)
         self.subscriber.tally = tally
         return tally
 
     async def publish(self, number: int, *, qos: int = 1) -> None:
-        """Publish a number, once there is room."""
         link = self.publisher.link
         while True:
             now_ns = time.monotonic_ns()
@@ -54,14 +61,6 @@ class Stream:
             if link.unacknowledged < AHEAD and link.publish(self.topic, payload, qos=qos):
                 return
             await asyncio.sleep(0.001)
-
-    async def drain(self, tally: Tally, publications: int, *, silence_s: float = SILENCE_S) -> None:
-        """Wait until all arrived, or nothing comes any more."""
-        received, since_s = -1, time.monotonic()
-        while tally.received < publications and time.monotonic() - since_s < silence_s:
-            if tally.received != received:
-                received, since_s = tally.received, time.monotonic()
-            await asyncio.sleep(POLL_S)
 
     async def flows(self) -> None:
         """Return once what is published arrives. Raises ``LinkError``: it does not."""
@@ -74,49 +73,39 @@ class Stream:
             await self.publish(number)
             number += 1
             await asyncio.sleep(0.1)
-        await self.drain(tally, number)
+        await drain([tally], number, silence_s=SILENCE_S)
 
     async def steady(self, seconds: float, rate_hz: float) -> Arrivals:
         """Publish at a rate, and count."""
         publications = round(seconds * rate_hz)
         tally = self.begin(publications)
-        loop, rng = asyncio.get_running_loop(), random.Random(self.topic)
-        due_s = loop.time()
-        for number in range(publications):
+        async for number in paced(publications, rate_hz, random.Random(self.topic)):
             await self.publish(number)
-            due_s += rng.uniform(0.5, 1.5) / rate_hz
-            await asyncio.sleep(max(0.0, due_s - loop.time()))
         return await self._counted(tally, publications)
 
     async def until(self, ended: asyncio.Event, rate_hz: float, publications_max: int) -> Arrivals:
         """Publish at a steady rate until ``ended``, so many at most, and count."""
-        tally = self.begin(publications_max)
-        return await self._counted(tally, await self._pace(publications_max, rate_hz, ended=ended))
+        tally, sent = self.begin(publications_max), 0
+        async for number in paced(publications_max, rate_hz):
+            if ended.is_set():
+                break
+            await self.publish(number)
+            sent += 1
+        return await self._counted(tally, sent)
 
     async def evenly(
         self, publications: int, rate_hz: float, *, qos: int, silence_s: float
     ) -> Tally:
         """Publish at a steady rate; what has not come once it is silent for so long is lost."""
         tally = self.begin(publications)
-        await self._pace(publications, rate_hz, qos=qos)
-        await self.drain(tally, publications, silence_s=silence_s)
+        async for number in paced(publications, rate_hz):
+            await self.publish(number, qos=qos)
+        await drain([tally], publications, silence_s=silence_s)
         await asyncio.sleep(LINGER_S)
         return tally
 
-    async def _pace(
-        self, most: int, rate_hz: float, *, qos: int = 1, ended: asyncio.Event | None = None
-    ) -> int:
-        loop = asyncio.get_running_loop()
-        due_s, sent = loop.time(), 0
-        while sent < most and not (ended is not None and ended.is_set()):
-            await self.publish(sent, qos=qos)
-            sent += 1
-            due_s += 1 / rate_hz
-            await asyncio.sleep(max(0.0, due_s - loop.time()))
-        return sent
-
     async def _counted(self, tally: Tally, sent: int) -> Arrivals:
-        await self.drain(tally, sent)
+        await drain([tally], sent, silence_s=SILENCE_S)
         await asyncio.sleep(LINGER_S)
         return tally.arrivals(sent)
 
@@ -126,7 +115,7 @@ class Stream:
         begun_s = time.monotonic()
         for number in range(publications):
             await self.publish(number)
-        await self.drain(tally, publications)
+        await drain([tally], publications, silence_s=SILENCE_S)
         if tally.received < publications:
             raise LinkError(f"{self.topic}: {publications - tally.received} of a burst are lost")
         return publications / (time.monotonic() - begun_s)

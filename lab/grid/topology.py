@@ -39,17 +39,14 @@ class Linked:
 
     @property
     def ids(self) -> tuple[BrokerId, ...]:
-        """Every broker, ascending."""
         raise NotImplementedError
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Every link once, ascending."""
         raise NotImplementedError
 
     @property
     def neighbours(self) -> dict[BrokerId, tuple[BrokerId, ...]]:
-        """The neighbours of every broker, ascending."""
         found: dict[BrokerId, list[BrokerId]] = {here: [] for here in self.ids}
         for link in self.links:
             found[link.a].append(link.b)
@@ -57,7 +54,6 @@ class Linked:
         return {here: tuple(sorted(others)) for here, others in found.items()}
 
     def hops_from(self, start: BrokerId) -> dict[BrokerId, int]:
-        """Links on the shortest path from ``start`` to every broker."""
         return hops_from(self.neighbours, start)
 
     def path(self, start: BrokerId, end: BrokerId, costs: LinkCosts) -> tuple[BrokerId, ...]:
@@ -91,12 +87,10 @@ class Graph(Linked):
 
     @property
     def ids(self) -> tuple[BrokerId, ...]:
-        """Every broker, ascending."""
         return tuple(sorted({BrokerId(id) for pair in self.pairs for id in pair}))
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Every link once, ascending."""
         each = (_link(BrokerId(a), BrokerId(b)) for a, b in self.pairs)
         return tuple(sorted(each, key=lambda link: (link.a, link.b)))
 
@@ -115,12 +109,10 @@ class Grid(Linked):
 
     @property
     def ids(self) -> tuple[BrokerId, ...]:
-        """Every broker, row by row."""
         return tuple(BrokerId(self.first_id + i) for i in range(self.rows * self.columns))
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """Every link once, ascending."""
         found = []
         for here in self.ids:
             row, column = divmod(here - self.first_id, self.columns)
@@ -141,7 +133,6 @@ class Mesh:
     parents: Mapping[BrokerId, tuple[BrokerId, ...]]
 
     def children(self, here: BrokerId) -> tuple[BrokerId, ...]:
-        """The members that chose ``here`` as a parent, ascending."""
         return tuple(sorted(m for m in self.members if here in self.parents.get(m, ())))
 
 
@@ -194,7 +185,6 @@ class Announced:
 
 
 def announced(statuses: Statuses) -> Announced:
-    """Count core announcements and the publications that carried them."""
     latest: dict[int, int] = {here: s["own_core"]["seq"] for here, s in statuses.items()}
     return Announced(
         made=sum(latest.values()),
@@ -208,13 +198,11 @@ def announced(statuses: Statuses) -> Announced:
 
 
 def control_sent(status: Mapping[str, Any]) -> Mapping[str, int]:
-    """Control messages an agent sent since its start, by kind."""
     sent: Mapping[str, int] = status["counters"]["control_sent"]
     return sent
 
 
 def total_control_sent(statuses: Statuses) -> dict[str, int]:
-    """Control messages all agents sent since their starts, by kind."""
     total: Counter[str] = Counter()
     for status in statuses.values():
         total.update(control_sent(status))
@@ -285,7 +273,6 @@ def destinations_fault(
 
 
 def next_hops(statuses: Statuses, filter: str, here: BrokerId) -> tuple[BrokerId, ...]:
-    """The neighbours to which ``here`` sends what its own clients publish."""
     entry = _entry(statuses[here], filter)
     return tuple(entry["next_hops"]) if entry is not None else ()
 

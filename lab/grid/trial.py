@@ -93,14 +93,23 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class Delivery:
     """What one subscriber got of one publisher."""
 
-    publisher: BrokerId
+    publisher: BrokerId  # the brokers they are connected to
     subscriber: BrokerId
     hops: int  # links between them on a shortest path
-    floor_ms: float  # the sum of the delays of these links
+    floor_ms: float  # the sum of the delays of these links: what physics alone costs
     arrivals: Arrivals
+
+    @property
+    def added_ms(self) -> float:
+        return self.arrivals.delay_ms_mean - self.floor_ms
+
+    @property
+    def added_per_hop_ms(self) -> float:
+        """Mean delay beyond the floor, per link; all of it when there is no link."""
+        return self.added_ms / max(self.hops, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +123,6 @@ class State:
 
     @property
     def total(self) -> float:
-        """All entries of a table together."""
         return self.cores + self.filters + self.children + self.destinations
 
 
@@ -123,7 +131,7 @@ class TrialOutcome:
     """What one setting gave."""
 
     setting: Setting
-    pairs: tuple[Pair, ...]  # every publisher with every subscriber on another broker
+    pairs: tuple[Delivery, ...]  # every publisher with every subscriber on another broker
     publications: int  # of all publishers
     data_messages: int  # frames that agents sent for them
     control_messages: int  # without hellos, while the publications were made,
@@ -134,12 +142,10 @@ class TrialOutcome:
 
     @property
     def delay_ms(self) -> float:
-        """The mean over all pairs."""
         return fmean(pair.arrivals.delay_ms_mean for pair in self.pairs)
 
     @property
     def floor_ms(self) -> float:
-        """The mean of the pairs' floors."""
         return fmean(pair.floor_ms for pair in self.pairs)
 
     @property
@@ -149,12 +155,10 @@ class TrialOutcome:
 
     @property
     def worst_p99_ms(self) -> float:
-        """The largest 99th percentile of any pair."""
         return max(pair.arrivals.delay_ms_p99 for pair in self.pairs)
 
     @property
     def data_per_publication(self) -> float:
-        """Frames that agents sent for each publication."""
         return self.data_messages / self.publications
 
 
@@ -195,7 +199,7 @@ async def _measure(
         qos=arrangement.qos,
     )
     before = await running.until(lambda statuses: _unsettled(arrangement, setting, statuses))
-    pairs: list[Pair] = []
+    pairs: list[Delivery] = []
     begun_s = time.monotonic()
     everything = len(arrangement.publishers) * arrangement.publications
 
@@ -245,13 +249,13 @@ def _unsettled(arrangement: Arrangement, setting: Setting, statuses: Statuses) -
 
 def _pairs(
     arrangement: Arrangement, publisher: BrokerId, arrivals: Mapping[str, Arrivals]
-) -> Iterator[Pair]:
+) -> Iterator[Delivery]:
     hops = arrangement.graph.hops_from(publisher)
     for subscriber in arrangement.subscribers:
         if subscriber != publisher or arrangement.local:
             floor_ms = hops[subscriber] * arrangement.link_delay_ms
             each = arrivals[str(subscriber)]
-            yield Pair(publisher, subscriber, hops[subscriber], floor_ms, each)
+            yield Delivery(publisher, subscriber, hops[subscriber], floor_ms, each)
 
 
 def _frames(statuses: Statuses) -> int:
@@ -305,7 +309,6 @@ CHEN2020: Final = Arrangement(
 
 
 def path_of(setting: Setting) -> tuple[BrokerId, ...]:
-    """The brokers that data passes, from the source on."""
     return TESTBED.path(SOURCE, CONSUMER, setting.costs)
 
 
@@ -319,7 +322,6 @@ class Completion:
 
 
 def completion_of(outcome: TrialOutcome, step: int) -> Completion:
-    """The completion times in an outcome, at as many items as arrived everywhere."""
     by_broker = {pair.subscriber: pair.arrivals.completed_ms for pair in outcome.pairs}
     sizes = range(min(map(len, by_broker.values())))
 
@@ -347,7 +349,6 @@ def knee(completed_ms: Mapping[int, float]) -> int | None:
 
 
 def is_faster(short: Completion, long: Completion) -> bool:
-    """Whether the shortest path is faster at every size and place."""
     pairs = zip(astuple(short), astuple(long), strict=True)
     return all(
         a and a.keys() == b.keys() and all(a[size] < b[size] for size in a) for a, b in pairs

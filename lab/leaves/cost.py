@@ -17,6 +17,8 @@ from typing import Final
 
 from federator.protocol.types import BrokerId
 from lab.bench.processor import processor_s, resident_bytes
+from lab.frame.experiment import Result, Tell, experiment
+from lab.frame.settings import setting
 from lab.grid.processes.agent import AgentProcess
 from lab.grid.processes.children import get, spawn
 from lab.grid.stage import DEEP, Stage
@@ -25,6 +27,8 @@ from lab.leaves.world_process import WorldProcess
 
 HUB, LEAF = BrokerId(1), BrokerId(417)
 SETTLE_S: Final = 10.0
+MEMORY_BYTES_MAX: Final = 5_000_000
+TRAFFIC_MAX: Final = 1.2
 _LINK_BYTES: Final = re.compile(
     r"^federator_link_(?:sent|received)_bytes_total\{.*\} (\S+)", re.MULTILINE
 )
@@ -37,6 +41,33 @@ class Size:
 
     brokers: int
     filters: int
+
+
+def _sizes(text: str) -> tuple[Size, ...]:
+    try:
+        return tuple(Size(*map(int, each.split(":"))) for each in text.split(","))
+    except (TypeError, ValueError):
+        raise ValueError("brokers and filters wanted, like 10:100,10000:1000000") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How large worlds are, and how much changes in them."""
+
+    sizes: tuple[Size, ...] = setting(
+        "10:100,10000:1000000",
+        "Brokers and filters elsewhere, in turn.",
+        option="--world",
+        parse=_sizes,
+    )
+    seconds: float = setting(120.0, "Of each measurement; whole minutes.", 1, 86_400)
+    changes_per_s: float = setting(
+        1.0,
+        "Times a second that a client elsewhere wants another filter, in the second one.",
+        least=0,
+        most=20,
+        option="--changes",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +83,51 @@ class Cost:
     hub_resident_bytes: int
     hub_cores: float  # taken while it changes
     hub_lag_s: float  # the latest that a timer ran, while it learned of the world
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Result):
+    """What a leaf's agent paid beside each world."""
+
+    costs: list[Cost]
+
+    @property
+    def held(self) -> bool:
+        first, last = self.costs[0], self.costs[-1]
+        quiet = sorted((first.quiet_bytes_per_s, last.quiet_bytes_per_s))
+        return (
+            abs(last.resident_bytes - first.resident_bytes) <= MEMORY_BYTES_MAX
+            and quiet[1] <= TRAFFIC_MAX * quiet[0]
+            and last.bytes_per_s <= TRAFFIC_MAX * first.bytes_per_s
+        )
+
+    def lines(self) -> Iterator[str]:
+        yield " " * 41 + "leaf: bytes/s  while it  | hub:"
+        yield "brokers    filters  announced   told     MB    quiet   changes |    MB  cores  lag s"
+        for each in self.costs:
+            yield (
+                f"{each.size.brokers:>7,}  {each.size.filters:>9,}  {each.announced:>9,}  "
+                f"{each.told:>5,}  {each.resident_bytes / 1e6:>5.1f}  "
+                f"{each.quiet_bytes_per_s:>7.0f}  {each.bytes_per_s:>8.0f} | "
+                f"{each.hub_resident_bytes / 1e6:>5.0f}  {each.hub_cores:>5.2f}  "
+                f"{each.hub_lag_s:>5.2f}"
+            )
+
+
+async def run(settings: Settings, folder: Path, tell: Tell) -> Outcome:
+    """Run a hub with a leaf beside simulated worlds, and read what the leaf's agent pays.
+
+    The hub's neighbour is a process that announces, with the product's own nodes, what so many
+    brokers want: each 100 of them by one hub, within its bound.
+
+    Exits 0 when the last world costs at most 5 MB more or less of memory than the first, 1.2 times
+    the bytes per second, or as much less, while nothing changes, and at most 1.2 times while
+    something does; 1 otherwise.
+    """
+    how = {"changes_per_s": settings.changes_per_s, "seconds": settings.seconds}
+    return Outcome([
+        await cost(folder / str(each.brokers), each, **how) for each in settings.sizes
+    ])  # fmt: skip
 
 
 async def cost(folder: Path, size: Size, *, changes_per_s: float, seconds: float) -> Cost:
@@ -119,26 +195,4 @@ async def _metrics(agent: AgentProcess) -> str:
     return page.decode()
 
 
-def flat(costs: list[Cost], *, memory_bytes_max: int, traffic_max: float) -> bool:
-    """Whether the first and the last world cost a leaf about as much."""
-    first, last = costs[0], costs[-1]
-    memory = abs(last.resident_bytes - first.resident_bytes) <= memory_bytes_max
-    quiet = sorted((first.quiet_bytes_per_s, last.quiet_bytes_per_s))
-    return (
-        memory
-        and quiet[1] <= traffic_max * quiet[0]
-        and last.bytes_per_s <= traffic_max * first.bytes_per_s
-    )
-
-
-def table(costs: list[Cost]) -> Iterator[str]:
-    """The costs, for people."""
-    yield " " * 41 + "leaf: bytes/s  while it  | hub:"
-    yield "brokers    filters  announced   told     MB    quiet   changes |    MB  cores  lag s"
-    for each in costs:
-        yield (
-            f"{each.size.brokers:>7,}  {each.size.filters:>9,}  {each.announced:>9,}  "
-            f"{each.told:>5,}  {each.resident_bytes / 1e6:>5.1f}  "
-            f"{each.quiet_bytes_per_s:>7.0f}  {each.bytes_per_s:>8.0f} | "
-            f"{each.hub_resident_bytes / 1e6:>5.0f}  {each.hub_cores:>5.2f}  {each.hub_lag_s:>5.2f}"
-        )
+command = experiment("leaf-cost", Settings, run)

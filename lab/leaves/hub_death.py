@@ -9,7 +9,7 @@ Source: docs/hubs.md, "A hub in reserve".
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -17,6 +17,8 @@ from typing import Final
 
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import MqttLink
+from lab.frame.experiment import Result, Tell, experiment
+from lab.frame.settings import setting
 from lab.grid.clients import Arrivals, Client
 from lab.grid.stage import DEEP, Pages, Stage
 from lab.grid.streams import Stream, flowing, running
@@ -36,27 +38,49 @@ FLOWS_S: Final = 8.0
 
 RETURN_AFTER_S: Final = 5
 FRESH_HZ: Final = 500.0
+GAP_S_MAX: Final = 1.0
+FIRST_MS_MAX: Final = 50.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of it."""
+class Settings:
+    """How fast streams are, and how long hubs are away."""
+
+    rate_hz: float = setting(300.0, "msg/s, QoS 1.", 1, 2_000, option="--rate")
+    away_s: float = setting(15.0, "Seconds without the hub.", 1, 600, option="--away")
+    cut_s: float = setting(
+        60.0,
+        "Seconds for which a leaf is cut off from both its hubs; 0: it is not.",
+        least=0,
+        most=3_600,
+        option="--cut",
+    )
+    fresh: int = setting(20, "Subscriptions that are timed.", 0, 1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Result):
+    """What the leaves' clients felt."""
 
     first_ms: float  # from SUBACK to the first publication, the median
     gap_s: float  # the longest silence of any stream around the death
     arrivals: dict[tuple[int, int], Arrivals]
 
     @property
-    def exact(self) -> bool:
-        """Whether each publication arrived once and in order."""
-        return all(each.exact for each in self.arrivals.values())
+    def held(self) -> bool:
+        exact = all(each.exact for each in self.arrivals.values())
+        return exact and self.gap_s < GAP_S_MAX and self.first_ms < FIRST_MS_MAX
+
+    def lines(self) -> Iterator[str]:
+        for (source, target), each in self.arrivals.items():
+            yield f"leaf {source} to {target}: {each.sent} sent, {each}"
+        yield f"longest silence {self.gap_s:.2f} s, first publication {self.first_ms:.1f} ms"
 
 
 class _Stage(Stage):
     """Hubs, leaves, and the relays between them."""
 
     async def start(self) -> None:
-        """Start all, and wait until each leaf is served by the hub it prefers."""
         for id in (*HUBS, *LEAVES):
             await self.broker(id)
         for hub in HUBS:
@@ -70,7 +94,6 @@ class _Stage(Stage):
         await self.until(_unserved)
 
     async def cut(self, leaf: BrokerId, seconds: float) -> None:
-        """Cut a leaf off from both its hubs for a while."""
         for act in ("cut", "heal"):
             for hub in LEAVES[leaf]:
                 await self.relays.order(act, f"{leaf}>{hub}")
@@ -78,7 +101,6 @@ class _Stage(Stage):
 
 
 def _unserved(pages: Pages) -> str | None:
-    """Name a leaf that the hub which it prefers does not serve."""
     for leaf, (hub, _) in LEAVES.items():
         now = pages[leaf]
         known = now["ready"] and not now["discovery"]["widened"]
@@ -87,42 +109,29 @@ def _unserved(pages: Pages) -> str | None:
     return None
 
 
-async def run(
-    folder: Path,
-    *,
-    rate_hz: float,
-    away_s: float,
-    cut_s: float,
-    fresh: int,
-    progress: Callable[[str], None],
-) -> Outcome:
-    """Measure with configurations and logs in ``folder``.
+async def run(settings: Settings, folder: Path, tell: Tell) -> Outcome:
+    """Run 3 hubs and 12 leaves, kill a hub under load, and cut a leaf off from both its hubs.
 
-    Args:
-        rate_hz: Of all streams together.
-        away_s: How long the hub is dead.
-        cut_s: How long the leaf is cut off; 0: it is not.
-        fresh: Subscriptions whose first publication is waited for.
-
-    Raises:
-        LinkError: Something did not start, or a leaf was not served.
+    Exits 0 when every publication arrived once and in order, no stream was silent for a second when
+    the hub died, and a subscription counts within 50 ms; 1 otherwise.
     """
+    away_s, cut_s, fresh = settings.away_s, settings.cut_s, settings.fresh
     async with _Stage(folder, broker_options=DEEP) as stage:
-        progress(f"{len(HUBS)} hubs and {len(LEAVES)} leaves stand")
+        tell(f"{len(HUBS)} hubs and {len(LEAVES)} leaves stand")
         first_ms = await _first_publications(stage, fresh)
-        progress(f"first publication after a SUBSCRIBE: {first_ms:.1f} ms (median of {fresh})")
+        tell(f"first publication after a SUBSCRIBE: {first_ms:.1f} ms (median of {fresh})")
         streams = {
             way: stage.stream(*((f"leaf-{each}", BrokerId(each)) for each in way)) for way in WAYS
         }
         async with flowing(list(streams.values())):
             ended = asyncio.Event()
-            each_hz = rate_hz / len(streams)
+            each_hz = settings.rate_hz / len(streams)
             most = int(each_hz * (away_s + cut_s + 120))
             counting = asyncio.gather(*(s.until(ended, each_hz, most) for s in streams.values()))
             await asyncio.sleep(FLOWS_S)
-            gap_s = await _death(stage, list(streams.values()), away_s, progress)
+            gap_s = await _death(stage, list(streams.values()), away_s, tell)
             if cut_s:
-                progress(f"leaf {CUT_OFF} is cut off for {cut_s:g} s")
+                tell(f"leaf {CUT_OFF} is cut off for {cut_s:g} s")
                 await stage.cut(CUT_OFF, cut_s)
                 await stage.until(_unserved)
                 await asyncio.sleep(FLOWS_S)
@@ -130,9 +139,7 @@ async def run(
             return Outcome(first_ms, gap_s, dict(zip(streams, await counting, strict=True)))
 
 
-async def _death(
-    stage: _Stage, streams: Sequence[Stream], away_s: float, progress: Callable[[str], None]
-) -> float:
+async def _death(stage: _Stage, streams: Sequence[Stream], away_s: float, tell: Tell) -> float:
     for stream in streams:
         stream.subscriber.at_s = []
     await asyncio.sleep(1.0)
@@ -140,10 +147,10 @@ async def _death(
     stage.kill(DIES)
     await asyncio.sleep(away_s)
     gaps = [s.subscriber.longest_gap_s(killed_s - 0.1, killed_s + away_s) for s in streams]
-    progress(f"hub {DIES} killed: the longest silence of a stream is {max(gaps):.2f} s")
+    tell(f"hub {DIES} killed: the longest silence of a stream is {max(gaps):.2f} s")
     await stage.revive(DIES)
     await stage.until(_unserved)
-    progress("it is back, and so are its leaves")
+    tell("it is back, and so are its leaves")
     await asyncio.sleep(FLOWS_S)
     return max(gaps)
 
@@ -172,3 +179,6 @@ async def _publish(link: MqttLink, topic: str) -> None:
         await asyncio.sleep(1 / FRESH_HZ)
         if link.connected:
             link.publish(topic, b"0", qos=0)
+
+
+command = experiment("hub-death", Settings, run)

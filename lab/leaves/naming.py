@@ -58,12 +58,10 @@ class Naming:
     topic: Callable[["Draws"], str]
 
     def wanted(self, seed: int) -> dict[int, list[str]]:
-        """By leaf, which is its site, too, what it wants."""
         rng = random.Random(f"wishes {seed}")
         return {site: self.wishes(site, rng) for site in range(1, LEAVES + 1)}
 
     def traffic(self, seed: int, *, skew: float = SKEW) -> Iterator[Publication]:
-        """What is published in the world, without end."""
         draws = Draws(random.Random(f"traffic {seed}"), skew)
         while True:
             yield self.topic(draws), b"." * draws.rng.randint(*PAYLOAD_BYTES)
@@ -90,7 +88,6 @@ class Draws:
 
 
 def _zipf(count: int, skew: float) -> list[float]:
-    """Cumulated shares of the first, the second, ..."""
     cumulated = list(accumulate((rank + 1) ** -skew for rank in range(count)))
     return [each / cumulated[-1] for each in cumulated]
 

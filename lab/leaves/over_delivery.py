@@ -29,7 +29,6 @@ class Carried:
 
     @property
     def in_vain(self) -> float:
-        """The part that nobody wanted."""
         return self.bytes_in_vain / self.bytes_carried if self.bytes_carried else 0.0
 
 
@@ -84,5 +83,4 @@ def _brought(
 
 
 def size_of(topic: str, payload: bytes) -> int:
-    """Bytes of a publication at QoS 1."""
     return len(PublishPacket(topic, payload, qos=QoS.AT_LEAST_ONCE, packet_id=1).write())

@@ -11,12 +11,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from federator.errors import LinkError
 from federator.protocol.filters import FilterTrie
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import MqttLink
 from lab.grid.processes.agent import AgentProcess
 from lab.grid.stage import DEEP, Stage
+from lab.grid.waiting import until
 from lab.leaves.naming import Naming, Publication
 from lab.leaves.over_delivery import Carried, size_of
 
@@ -80,7 +80,6 @@ async def counted(
 
 
 async def _steady(hub: AgentProcess) -> int:
-    """How many filters the mesh is asked for, once that changes no more."""
     loop = asyncio.get_running_loop()
     asked, since_s = -1, loop.time()
     while loop.time() < since_s + QUIET_S:
@@ -102,14 +101,16 @@ async def _published(
     for topic, payload in drawn:
         while not publisher.publish(topic, payload, qos=1):  # noqa: ASYNC110 - its queue is full
             await asyncio.sleep(POLL_S / 50)
-    loop = asyncio.get_running_loop()
-    end_s = loop.time() + PATIENCE_S
-    while True:
+    wanted = 0
+
+    async def all_came() -> Carried | None:
+        nonlocal wanted
         after = (await hub.status())["hub"]["mesh"]
-        size = after["bytes"] - before["bytes"]
-        in_vain = after["bytes_in_vain"] - before["bytes_in_vain"]
-        if size - in_vain == owed and not publisher.unacknowledged:
-            return Carried(size, in_vain)
-        if loop.time() > end_s:
-            raise LinkError(f"{size - in_vain} bytes that were wanted came, and {owed} were owed")
-        await asyncio.sleep(POLL_S)
+        size, in_vain = (after[key] - before[key] for key in ("bytes", "bytes_in_vain"))
+        wanted = size - in_vain
+        done = wanted == owed and not publisher.unacknowledged
+        return Carried(size, in_vain) if done else None
+
+    missing = lambda: f"{wanted} bytes that were wanted came, and {owed} were owed"  # noqa: E731
+    carried: Carried = await until(all_came, missing, deadline_s=PATIENCE_S, poll_s=POLL_S)
+    return carried

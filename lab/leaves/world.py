@@ -47,7 +47,6 @@ class Member:
     def want(
         self, added: Iterable[str], removed: Iterable[str], now_ms: Millis
     ) -> events.LocalFiltersChanged | None:
-        """What its node is told when its leaves want otherwise, if anything."""
         change = self.asked.update(added, removed, now_ms)
         ended = self.asked.on_deadline(now_ms)
         gone = frozenset((*change.unsubscribe, *ended.unsubscribe))
@@ -102,16 +101,13 @@ class World:
 
     @property
     def announced(self) -> int:
-        """Filters that are announced in all."""
         return sum(len(member.asked) for member in self.members)
 
     def hear(self, message: c.NodeMessage, now_ms: Millis) -> None:
-        """The real hub says this to the gate."""
         self._waiting.append((self.members[0], message))
         self._pass_on(now_ms)
 
     def on_time(self, now_ms: Millis) -> None:
-        """Do what is due."""
         for member in self.members:
             due_ms = member.node.next_deadline_ms()
             if due_ms is not None and due_ms <= now_ms:

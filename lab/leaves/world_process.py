@@ -2,8 +2,7 @@
 
 The child takes one command per line on stdin and answers each on stdout: ``begin`` makes the world
 and links its gate with the hub, ``change`` has somebody change what he wants so often from now on
-(0: nobody), ``count`` says how often that was, and how often it was announced. ``WorldProcess`` is
-the parent's side of it.
+(0: nobody). ``WorldProcess`` is the parent's side of it.
 """
 
 import asyncio
@@ -40,24 +39,12 @@ class WorldProcess(Helper):
     def __init__(self, folder: Path) -> None:
         super().__init__(python("lab.leaves.world_process"), log=folder / "world.log")
 
-    async def begin(
-        self, *, own_port: int, hub_port: int, hub: BrokerId, brokers: int, filters: int
-    ) -> int:
-        """Make it, and link it with the hub; how many filters it announces."""
-        ports = {"own_port": own_port, "hub_port": hub_port}
-        told = await self.ask(
-            {"do": "begin", **ports, "hub": hub, "brokers": brokers, "filters": filters}
-        )
-        return int(told["announced"])
+    async def begin(self, **how: int) -> int:
+        """Make it, and link it with the hub: ``_Driver.begin``; how many filters it announces."""
+        return int((await self.ask({"do": "begin", **how}))["announced"])
 
     async def change(self, per_s: float) -> None:
-        """Have so many changes a second from now on."""
         await self.ask({"do": "change", "per_s": per_s})
-
-    async def count(self) -> tuple[int, int]:
-        """Changes so far, and how many of them were announced."""
-        told = await self.ask({"do": "count"})
-        return int(told["changes"]), int(told["announced"])
 
 
 class _Gate(LinkObserver):
@@ -68,7 +55,6 @@ class _Gate(LinkObserver):
         self._kinds = {control_topic(FEDERATION, kind): kind for kind in codec.CONTROL_KINDS}
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Take what came."""
         for packet, _, _ in publishes:
             self._take(packet)
 
@@ -79,7 +65,6 @@ class _Gate(LinkObserver):
                 self.world.hear(message, Millis(monotonic_ms()))
 
     def subscribe(self, link: MqttLink) -> None:
-        """Ask our broker for it."""
         link.subscribe(live_filter(topic, QoS.AT_MOST_ONCE) for topic in self._kinds)
 
 
@@ -89,25 +74,15 @@ class _Driver:
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
         self._gap_s = 0.0
-        self._changes = self._announced = 0
 
-    async def obey(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Carry out one command."""
-        match order.pop("do"):
-            case "begin":
-                return {"announced": await self._begin(**order)}
-            case "change":
-                per_s = float(order["per_s"])
-                self._gap_s = 1 / per_s if per_s else 0.0
-                return {}
-            case "count":
-                return {"changes": self._changes, "announced": self._announced}
-            case other:
-                return {"error": f"{other!r}: begin, change or count wanted"}
+    async def change(self, per_s: float) -> dict[str, Any]:
+        """Have so many changes a second from now on."""
+        self._gap_s = 1 / per_s if per_s else 0.0
+        return {}
 
-    async def _begin(
+    async def begin(
         self, own_port: int, hub_port: int, hub: int, brokers: int, filters: int
-    ) -> int:
+    ) -> dict[str, Any]:
         gate = _Gate()
         own = MqttLink(Endpoint("127.0.0.1", own_port), gate, client_id=f"federator-{GATE}-ctl")
         there = Endpoint("127.0.0.1", hub_port)
@@ -132,7 +107,7 @@ class _Driver:
         while not (own.subscribed and to_hub.connected):  # noqa: ASYNC110 - in another's hands
             await asyncio.sleep(TICK_S)
         self._tasks.append(asyncio.create_task(self._live(gate.world)))
-        return gate.world.announced
+        return {"announced": gate.world.announced}
 
     async def _live(self, world: World) -> None:
         loop = asyncio.get_running_loop()
@@ -142,11 +117,9 @@ class _Driver:
             world.on_time(Millis(monotonic_ms()))
             if self._gap_s and loop.time() >= due_s:
                 due_s = max(due_s + self._gap_s, loop.time())
-                self._changes += 1
-                self._announced += world.change(Millis(monotonic_ms()))
+                world.change(Millis(monotonic_ms()))
 
     def close(self) -> None:
-        """End what runs."""
         for task in self._tasks:
             task.cancel()
 
@@ -154,7 +127,7 @@ class _Driver:
 async def _serve() -> None:
     driver = _Driver()
     async for order in orders():
-        answer(await driver.obey(order))
+        answer(await getattr(driver, order.pop("do"))(**order))
     driver.close()
 
 

@@ -24,12 +24,10 @@ class Dashboard(Started):
         self._parts = [collector, _Stream(folder, collector.landing, tables), self._page]
 
     async def start(self) -> None:
-        """Start all of it. Raises ``LinkError``: it did not start."""
         for part in self._parts:
             await part.start()
 
     async def stop(self) -> None:
-        """End all of it."""
         for part in reversed(self._parts):
             await part.stop()
 

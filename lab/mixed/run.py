@@ -13,18 +13,21 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from federator.protocol.types import BrokerId
+from federator.runtime.mqtt.link import Endpoint
+from lab.frame.experiment import Result, Tell, experiment
+from lab.frame.settings import setting
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
-from lab.grid.reporting import gather_spools, make_report
+from lab.grid.reporting import check_analytics, gather_spools, make_report
 from lab.grid.running import FEDERATION, RunningGrid
+from lab.grid.streams import running
 from lab.grid.topology import Grid
 from lab.mixed.dashboard import Dashboard
-from lab.mixed.traffic import Place, Publishing, Tally, Visit, topics_of
+from lab.mixed.traffic import Publishing, Tally, Visit, topics_of
 
 METRICS: Final = {"enabled": True, "sample": 10, "segment_age_ms": 2_000}
 STAYS_S: Final = ((5.0, 40.0), (60.0, 240.0))
@@ -37,21 +40,20 @@ CUT_S: Final = 8.0
 LAST_RECORDS_S: Final = 8.0
 """Until what is settled last is in a finished segment."""
 
-LEAVE_S: Final = 20.0
 GLANCE_S: Final = 5.0
 DASHBOARD_LAG_S: Final = 60.0
 """Until what is recorded is on the dashboard: several times what its documents say."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be done."""
+class Settings:
+    """How long, how fast, and whether something is lost."""
 
-    minutes: float
-    rate: float
-    seed: int
-    report_every_min: float
-    plant: bool
+    minutes: float = setting(10.0, "", 0.5, 1_440)
+    rate: float = setting(50.0, "msg/s in all, QoS 1.", 1, 2_000)
+    seed: int = setting(1, "Of who comes and goes, and when.", 0)
+    report_every_min: float = setting(5.0, "Minutes.", 0.2, 1_440, option="--report-every")
+    plant: bool = setting(default=False, about="Really lose something: both must say so.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,6 @@ class Looked:
 
     @classmethod
     def at(cls, at_s: float, told: Mapping[str, Any], clients_missing: int) -> "Looked":
-        """What is told by a report's summary, or by what the dashboard polls."""
         loss = told["loss"]
         offered = sum(row["offered"] for row in loss["by_qos"])
         return cls(
@@ -76,15 +77,14 @@ class Looked:
 
     @property
     def cries_wolf(self) -> bool:
-        """Whether it says that something was lost, and nothing was."""
         return bool(self.reported_missing) and not self.clients_missing
 
 
 @dataclass(eq=False)
-class Outcome:
-    """What came of it."""
+class Outcome(Result):
+    """What clients, reports and the dashboard tell."""
 
-    plan: Plan
+    plan: Settings
     tally: Tally = field(default_factory=Tally)
     published: int = 0
     agent_restarts: int = 0
@@ -94,7 +94,6 @@ class Outcome:
 
     @property
     def held(self) -> bool:
-        """Whether clients, reports and dashboard tell one story."""
         return all(self._is_held(looked) for looked in (self.reports, self.glances))
 
     def _is_held(self, looked: Sequence[Looked]) -> bool:
@@ -107,11 +106,38 @@ class Outcome:
             and not any(each.reported_missing for each in looked)
         )
 
+    def lines(self) -> Iterator[str]:
+        tally = self.tally
+        yield (
+            f"{self.published:,} publications, {tally.visits} visits of subscribers, "
+            f"{self.gateway_visits} of a gateway, {self.agent_restarts} restarts of agents"
+        )
+        yield f"clients: {tally.owed:,} owed, {tally.missing} missing, {tally.again} twice"
+        yield from (f"  {example}" for example in tally.examples[:5])
+        for what, looked in (("reports", self.reports), ("looks at the dashboard", self.glances)):
+            wolf, last = sum(each.cries_wolf for each in looked), looked[-1]
+            yield (
+                f"{what}: {len(looked)}, {wolf} said lost where clients had lost nothing; the last "
+                f"says {last.reported_missing} of {last.offered:,} missing: {last.verdict}"
+            )
 
-class MixedRun:
+
+async def run(settings: Settings, folder: Path, tell: Tell) -> Outcome:
+    """Hold reports and the live dashboard against clients' counts while all come and go.
+
+    All are subscribers, agents and a gateway.
+
+    Exits 0 when they tell one story: nothing was lost and no report says otherwise; with --plant,
+    when clients lost something and both say so in the end. 1 otherwise.
+    """
+    check_analytics()
+    return await _MixedRun(settings, folder, tell).run()
+
+
+class _MixedRun:
     """One run in ``folder``, which exists."""
 
-    def __init__(self, plan: Plan, folder: Path, progress: Callable[[str], None]) -> None:
+    def __init__(self, plan: Settings, folder: Path, tell: Tell) -> None:
         grid = Grid(1, 2) if plan.plant else Grid(2, 2)
         options: dict[str, dict[str, Any]] = {"metrics": METRICS}
         if plan.plant:
@@ -119,7 +145,7 @@ class MixedRun:
         self.outcome = Outcome(plan)
         self._plan = plan
         self._folder = folder
-        self._progress = progress
+        self._say = tell
         self._random = random.Random(plan.seed)
         self._grid = RunningGrid(
             grid,
@@ -128,24 +154,17 @@ class MixedRun:
             agent_options=options,
             broker_options=("sys_interval 2",),
         )
+        self._publishing = Publishing(self._grid, plan.rate)
         self._change = asyncio.Lock()  # who comes or goes does so alone, so what is owed is plain
         self._visits = 0
 
     async def run(self) -> Outcome:
-        """Do all of it. Raises ``LinkError``: something did not start."""
         self._end_s = time.monotonic() + self._plan.minutes * 60
         async with self._grid as grid:
-            places: dict[BrokerId, Place] = {id: each.place for id, each in grid.brokers.items()}
             urls = [broker.url for broker in grid.brokers.values()]
-            self._publishing = Publishing(places, self._plan.rate)
-            publishing = asyncio.create_task(self._publishing.run(), name="publishing")
             async with Dashboard(self._folder / "dashboard", urls) as dashboard:
-                try:
+                async with running(self._publishing.run()):
                     await self._come_and_go(dashboard)
-                finally:
-                    publishing.cancel()
-                    # A client whose DISCONNECT is not followed by a close waits without end.
-                    await asyncio.wait([publishing], timeout=LEAVE_S)
                 await asyncio.sleep(LAST_RECORDS_S)
                 await self._glance_at_the_end(dashboard)
         await self._make_report()
@@ -165,7 +184,6 @@ class MixedRun:
             tasks.create_task(self._glance_now_and_then(dashboard), name="dashboard")
 
     async def _until_the_end(self, pause_s: tuple[float, float] = PAUSE_S) -> AsyncIterator[None]:
-        """Again and again, with pauses."""
         while time.monotonic() < self._end_s:
             yield
             await self._rest(pause_s)
@@ -177,7 +195,7 @@ class MixedRun:
 
     async def _visit_brokers(self) -> None:
         async for _ in self._until_the_end():
-            await self._visit(self._random.choice(list(self._grid.brokers.values())).place)
+            await self._visit(self._grid.endpoint(self._random.choice(list(self._grid.brokers))))
 
     async def _visit_gateway(self) -> None:
         urls = {id: broker.url for id, broker in self._grid.brokers.items()}
@@ -187,25 +205,25 @@ class MixedRun:
             async with self._change:
                 await gateway.start()
             try:
-                await self._visit((gateway.host, gateway.port))
+                await self._visit(Endpoint(gateway.host, gateway.port))
             finally:
                 await gateway.stop()
             self.outcome.gateway_visits += 1
 
-    async def _visit(self, place: Place) -> None:
-        visit = self._visitor(place)
-        async with contextlib.AsyncExitStack() as stack:
+    async def _visit(self, at: Endpoint) -> None:
+        visit = self._visitor(at)
+        async with running(visit.link.run()):
             async with self._change:
-                await visit.subscribe(stack)
+                await visit.subscribed.wait()
                 await visit.begin()
             await self._stay(visit)
 
-    def _visitor(self, place: Place) -> Visit:
+    def _visitor(self, at: Endpoint) -> Visit:
         self._visits += 1
         origin = self._random.choice(list(self._grid.brokers))
         wanted = ["mixed/#", f"mixed/{origin}/+", self._random.choice(topics_of(origin))]
         filter_ = self._random.choice(wanted)
-        return Visit(f"mixed-visitor-{self._visits}", place, filter_, self._publishing)
+        return Visit(at, f"mixed-visitor-{self._visits}", filter_, self._publishing)
 
     async def _stay(self, visit: Visit) -> None:
         await self._rest(self._random.choice(STAYS_S))
@@ -216,11 +234,12 @@ class MixedRun:
         """One after the other, and somebody subscribes while it is away."""
         async for _ in self._until_the_end(AGENTS_PAUSE_S):
             id = self._random.choice(list(self._grid.agents))
-            agent, visit = self._grid.agents[id], self._visitor(self._grid.brokers[id].place)
+            agent, visit = self._grid.agents[id], self._visitor(self._grid.endpoint(id))
             async with contextlib.AsyncExitStack() as stack:
                 async with self._change:
                     await agent.stop()
-                    await visit.subscribe(stack)
+                    await stack.enter_async_context(running(visit.link.run()))
+                    await visit.subscribed.wait()
                     await agent.start()
                     await self._grid.until(self._grid.links_up)
                     await visit.begin()
@@ -241,7 +260,6 @@ class MixedRun:
             await self._make_report()
 
     async def _make_report(self) -> None:
-        """Make a report of what there is, and hold it against the counts of clients."""
         number = len(self.outcome.reports)
         records = self._folder / f"records-{number}"
         records.mkdir()
@@ -277,13 +295,15 @@ class MixedRun:
 
     @property
     def _at_s(self) -> float:
-        """Since it began."""
         return self._plan.minutes * 60 - (self._end_s - time.monotonic())
 
     def _tell(self, what: str, looked: Looked) -> None:
         tally = self.outcome.tally
-        self._progress(
+        self._say(
             f"{looked.at_s:7.0f} s  {what}: {looked.reported_missing} of {looked.offered} missing,"
             f" {looked.under_way} under way, {looked.verdict}; clients: {looked.clients_missing}"
             f" of {tally.owed} missing in {tally.visits} visits"
         )
+
+
+command = experiment("mixed", Settings, run)

@@ -10,12 +10,17 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
-import aiomqtt
-
+from federator.errors import LinkError
 from federator.protocol.filters import matches
 from federator.protocol.types import BrokerId
+from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from lab.grid.clients import Client
+from lab.grid.stage import Stage
+from lab.grid.streams import running
+from lab.grid.waiting import until
 
 STANDS_S: Final = 3.0
 """So long after SUBACK a subscription is known in a small federation, several times over."""
@@ -25,11 +30,8 @@ DRAIN_S: Final = 20.0
 
 TOPICS_EACH: Final = 3
 
-Place = tuple[str, int]
-
 
 def topics_of(broker: BrokerId) -> list[str]:
-    """What clients of ``broker`` publish on."""
     return [f"mixed/{broker}/{number}" for number in range(TOPICS_EACH)]
 
 
@@ -49,26 +51,28 @@ def owed(filter_: str, before: Mapping[str, int], after: Mapping[str, int]) -> d
 class Publishing:
     """All publishers: how many publications each topic has, all of them acknowledged."""
 
-    places: Mapping[BrokerId, Place]
+    stage: Stage
     rate: float  # per second of all together
-    qos: int = 1
     counts: Counter[str] = field(default_factory=Counter)
 
     async def run(self) -> None:
-        """Publish at every broker. Ends by cancellation."""
         async with asyncio.TaskGroup() as tasks:
-            for broker in self.places:
+            for broker in self.stage.brokers:
                 tasks.create_task(self._publish_at(broker), name=f"publisher {broker}")
 
     async def _publish_at(self, broker: BrokerId) -> None:
-        host, port = self.places[broker]
-        gap_s, topics = len(self.places) / self.rate, topics_of(broker)
-        name = f"mixed-publisher-{broker}"
-        async with aiomqtt.Client(host, port, identifier=name) as client:
+        gap_s, topics = len(self.stage.brokers) / self.rate, topics_of(broker)
+        client = Client(self.stage.endpoint(broker), f"mixed-publisher-{broker}")
+        answers: asyncio.Queue[int] = asyncio.Queue()
+        publish = partial(client.link.publish, qos=1, on_answer=answers.put_nowait)
+        async with running(client.link.run()):
+            await client.subscribed.wait()
             due_s = time.monotonic()
             while True:
                 for topic in topics:
-                    await client.publish(topic, b"%d" % self.counts[topic], qos=self.qos)
+                    if not publish(topic, b"%d" % self.counts[topic]):
+                        raise LinkError(f"broker {broker} takes nothing")
+                    await answers.get()
                     self.counts[topic] += 1
                     due_s += gap_s
                     await asyncio.sleep(max(0.0, due_s - time.monotonic()))
@@ -87,7 +91,6 @@ class Tally:
     def settle(
         self, who: str, wanted: Mapping[str, Sequence[int]], came: Counter[tuple[str, int]]
     ) -> None:
-        """Judge one visit."""
         self.visits += 1
         for topic, numbers in wanted.items():
             self.owed += len(numbers)
@@ -98,51 +101,25 @@ class Tally:
                 self.examples.append(f"{who}: {topic} {lost[0]} to {lost[-1]}, {len(lost)}")
 
 
-@dataclass(eq=False)
-class Visit:
-    """One subscriber that stays a while: ``subscribe``, ``begin``, ``leave``."""
+class Visit(Client):
+    """One subscriber that stays a while: once it is subscribed, ``begin`` and ``leave``."""
 
-    name: str
-    place: Place
-    filter: str
-    publishing: Publishing
-    came: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _awaited: set[tuple[str, int]] = field(default_factory=set)  # once it leaves
-    _all_came: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(self, at: Endpoint, name: str, filter_: str, publishing: Publishing) -> None:
+        super().__init__(at, name, filter_, session_expiry_s=0)
+        self._name, self._filter, self._counts = name, filter_, publishing.counts
+        self._came: Counter[tuple[str, int]] = Counter()
+        self._before: dict[str, int] = {}
 
-    async def subscribe(self, stack: contextlib.AsyncExitStack) -> None:
-        """Connect, for as long as ``stack`` stands, and subscribe."""
-        host, port = self.place
-        client = aiomqtt.Client(host, port, identifier=self.name)
-        self._client = await stack.enter_async_context(client)
-        reading = asyncio.create_task(self._read(), name=self.name)
-        stack.callback(reading.cancel)
-        await self._client.subscribe(self.filter, qos=1)
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        self._came.update((packet.topic, int(bytes(packet.payload))) for packet, _, _ in publishes)
 
     async def begin(self) -> None:
-        """Wait until the subscription stands; from now on it is owed."""
         await asyncio.sleep(STANDS_S)
-        self._before = dict(self.publishing.counts)
+        self._before = dict(self._counts)
 
     async def leave(self, tally: Tally) -> None:
-        """Wait for what is owed, and settle."""
-        wanted = owed(self.filter, self._before, dict(self.publishing.counts))
-        self._all_came.clear()
-        self._awaited = {(topic, n) for topic, numbers in wanted.items() for n in numbers}
-        self._awaited -= self.came.keys()
-        if not self._awaited:
-            self._all_came.set()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_S):
-                await self._all_came.wait()
-        tally.settle(f"{self.name} of {self.filter}", wanted, self.came)
-
-    async def _read(self) -> None:
-        async for message in self._client.messages:
-            payload = message.payload
-            assert isinstance(payload, bytes)
-            each = str(message.topic), int(payload)
-            self.came[each] += 1
-            self._awaited.discard(each)
-            if not self._awaited:
-                self._all_came.set()
+        wanted = owed(self._filter, self._before, dict(self._counts))
+        awaited = {(topic, number) for topic, numbers in wanted.items() for number in numbers}
+        with contextlib.suppress(LinkError):
+            await until(lambda: awaited <= self._came.keys(), "what is owed", deadline_s=DRAIN_S)
+        tally.settle(f"{self._name} of {self._filter}", wanted, self._came)

@@ -44,7 +44,6 @@ class Network:
         self.moves = 0
 
     def make(self) -> None:
-        """Lay it out."""
         for host in self.hosts.values():
             host.make()
         router = self.hosts[ROUTER]
@@ -82,6 +81,5 @@ class Network:
         return self._outside
 
     def remove(self) -> None:
-        """Take all of it down, as far as it was made."""
         for host in self.hosts.values():
             host.remove()

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Final
 
 from federator.protocol.types import BrokerId
-from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
-from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.agent import AgentProcess, KeyFolder
 from lab.grid.processes.children import python
 from lab.grid.running import FEDERATION
-from lab.grid.stage import Pages, Stage
+from lab.grid.stage import Stage, unlinked, widened
 from lab.nat.network import ADDRESSES, HUB, OPEN, SITE, Network
 
 BROKERS: Final = {HUB: BrokerId(2), SITE: BrokerId(1), OPEN: BrokerId(3)}
-LINKED: Final = {BrokerId(1): [2], BrokerId(2): [1, 3], BrokerId(3): [2]}
+LINKED: Final = {
+    BROKERS[SITE]: [BROKERS[HUB]],
+    BROKERS[OPEN]: [BROKERS[HUB]],
+    BROKERS[HUB]: [BROKERS[SITE], BROKERS[OPEN]],
+}
 MQTT_PORT: Final = 1883
 PASSWORD: Final = "outbound"  # of a run that lasts minutes, on a network of its own
 _USERS: Final = {SITE: "federator-1", OPEN: "federator-peer", HUB: "federator-hub"}
@@ -28,7 +31,8 @@ class NatStage(Stage):
     """Three brokers and their agents on the hosts of a network, which this makes and removes."""
 
     def __init__(self, folder: Path, network: Network) -> None:
-        super().__init__(folder.absolute())
+        hosts = {id: network.hosts[host] for host, id in BROKERS.items()}
+        super().__init__(folder.absolute(), hosts=hosts)
         self._network = network
 
     async def start(self) -> None:
@@ -37,21 +41,23 @@ class NatStage(Stage):
         keys = KeyFolder(self.folder / "keys", FEDERATION)
         passwords = self._write_passwords()
         for host, id in BROKERS.items():
-            there, folder = self._network.hosts[host], self.folder / f"agent-{id}"
-            agent = AgentProcess(folder, _config(host, keys), there.spawn, there.connect)
-            self.agents[id] = agent
-            lines = (f"password_file {passwords}", f"acl_file {self._write_acl(agent)}")
-            self.brokers[id] = BrokerProcess(
-                self.folder / f"broker-{id}",
-                port=MQTT_PORT,
-                extra_config=(*lines, "sys_interval 1", "max_queued_messages 100000"),
-                host=ADDRESSES[host],
-                socket=self.folder / f"{host}.sock",
-                spawn=there.spawn,
-            )
-        for process in (*self.brokers.values(), *self.agents.values()):
-            await process.start()
-        await self.until(_unlinked)
+            acl = self._write_acl(self._planned(host, keys))
+            lines = (f"password_file {passwords}", f"acl_file {acl}", "sys_interval 1")
+            queue = "max_queued_messages 100000"
+            await self.broker(id, *lines, queue, port=MQTT_PORT, host=ADDRESSES[host])
+        for agent in self.agents.values():
+            await agent.start()
+        await self.until(lambda pages: unlinked(pages, LINKED) or widened(pages))
+
+    def _planned(self, host: str, keys: KeyFolder) -> AgentProcess:
+        login = {"username": _USERS[host], "password": PASSWORD}
+        more = {
+            "broker": {"username": _AT_HOME, "password": PASSWORD},
+            "links": {**login, "dial_back": True, "dial": "out" if host == SITE else "both"},
+            "keys": keys.section(BROKERS[host]),
+        }
+        near = {} if host == HUB else {BROKERS[HUB]: _url(HUB)}
+        return self.planned(BROKERS[host], _url(host), near, more=more, security="signed")
 
     def _write_passwords(self) -> Path:
         path, users = self.folder / "passwords", (*_USERS.values(), _AT_HOME)
@@ -69,34 +75,9 @@ class NatStage(Stage):
         return path
 
     async def stop(self) -> None:
-        """Take all of it down."""
         await super().stop()
         self._network.remove()
 
 
-def _config(host: str, keys: KeyFolder) -> AgentConfig:
-    login = {"username": _USERS[host], "password": PASSWORD}
-    return AgentConfig(
-        BROKERS[host],
-        _url(host),
-        {} if host == HUB else {BROKERS[HUB]: _url(HUB)},
-        more={
-            "broker": {"username": _AT_HOME, "password": PASSWORD},
-            "links": {**login, "dial_back": True, "dial": "out" if host == SITE else "both"},
-            "keys": keys.section(BROKERS[host]),
-        },
-        security="signed",
-    )
-
-
 def _url(host: str) -> str:
     return f"mqtt://{ADDRESSES[host]}:{MQTT_PORT}"
-
-
-def _unlinked(pages: Pages) -> str | None:
-    """Name an agent that lacks a link, or does not know its broker's subscriptions yet."""
-    for id, status in pages.items():
-        up = sorted(link["neighbour"] for link in status["links"] if link["state"] == "up")
-        if not status["ready"] or status["discovery"]["widened"] or up != LINKED[id]:
-            return f"agent {id} has links to {up}"
-    return None

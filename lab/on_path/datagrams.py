@@ -27,12 +27,10 @@ class DatagramMan(Moody, asyncio.DatagramProtocol):
         return port
 
     def close(self) -> None:
-        """Leave the path."""
         if self._transport is not None:
             self._transport.close()
 
     def datagram_received(self, data: bytes, addr: object) -> None:
-        """Carry it, or do harm."""
         self.keep(data)
         match self.mood:
             case Mood.SWALLOW | Mood.SILENT | Mood.DEAF | Mood.RESET:

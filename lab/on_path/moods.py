@@ -62,11 +62,9 @@ class Moody:
             yield self.rng.choice(list(Mood))
 
     def turn(self, mood: Mood) -> None:
-        """Be of another mood."""
         self.mood = mood
 
     def keep(self, packet: bytes) -> None:
-        """Remember a packet, in the place of any."""
         if len(self.kept) < KEPT_MAX:
             self.kept.append(packet)
         else:
@@ -79,7 +77,6 @@ class Moody:
         return harmed
 
     def changed(self, packet: bytes, *, after: int = 0) -> bytes:
-        """``packet`` with some bits of what comes ``after`` turned."""
         made = bytearray(packet)
         for _ in range(self.rng.randrange(1, 4)):
             if after < len(made):

@@ -6,12 +6,14 @@ Source: docs/direct.md, "Threats"; docs/udp-fec.md, "Threats".
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from federator.protocol.types import BrokerId
+from lab.frame.experiment import Result, Tell, experiment
+from lab.frame.settings import setting
 from lab.grid.clients import Arrivals
 from lab.grid.processes.agent import KeyFolder
 from lab.grid.processes.children import spawn
@@ -30,8 +32,21 @@ SILENCE_S_MAX: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of it.
+class Settings:
+    """How long harm is done, and to how fast a traffic.
+
+    ``moods``: what is done first, one after the other; then it is left to chance.
+    """
+
+    minutes: float = setting(10.0, "Of harm.", 0.1, 1_440)
+    rate_hz: float = setting(50.0, "msg/s, QoS 1.", 1, 2_000, option="--rate")
+    seed: int = setting(1, "Of what is done, and when.")
+    moods: tuple[Mood, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Result):
+    """What streams and connections suffered.
 
     Attributes:
         arrivals: By stream.
@@ -45,8 +60,29 @@ class Outcome:
 
     @property
     def lost(self) -> int:
-        """Publications that never arrived."""
         return sum(each.lost for each in self.arrivals.values())
+
+    @property
+    def held(self) -> bool:
+        return self.lost == 0 and self.longest_s <= SILENCE_S_MAX
+
+    @property
+    def longest_s(self) -> float:
+        return max(self.given_up_s, default=0.0)
+
+    def lines(self) -> Iterator[str]:
+        yield "| what is done | direct links | datagrams |"
+        yield "| -- | -- | -- |"
+        harm = self.harm
+        for mood in Mood:
+            if mood is not Mood.HONEST:
+                yield f"| {mood} | {harm['direct'][mood]:,} | {harm['udp-fec'][mood]:,} |"
+        yield ""
+        for topic, each in self.arrivals.items():
+            worst = f"p99 {each.delay_ms_p99:.0f} ms, worst {each.delay_ms_max:.0f} ms"
+            yield f"{topic}: {each.sent:,} sent, {each}, {worst}"
+        count, longest_s = len(self.given_up_s), self.longest_s
+        yield f"{count} connections were swallowed; the last to be left stood {longest_s:.2f} s"
 
 
 class _Pair(Stage):
@@ -83,7 +119,6 @@ class _Pair(Stage):
         await self.until(self._by_brokers)
 
     def _by_brokers(self, pages: Pages) -> str | None:
-        """Name an agent whose frames the brokers still carry."""
         _, page = KEYS[self.transport]
         for id, status in pages.items():
             if not any(link[page] and link[page]["used"] for link in status["links"]):
@@ -91,27 +126,19 @@ class _Pair(Stage):
         return None
 
 
-async def run(
-    folder: Path,
-    *,
-    minutes: float,
-    rate_hz: float,
-    seed: int,
-    moods: tuple[Mood, ...] = (),
-    progress: Callable[[str], None],
-) -> Outcome:
-    """Do harm, with configurations and logs in ``folder``.
+async def run(settings: Settings, folder: Path, tell: Tell) -> Outcome:
+    """Put a machine on the path of direct links and of datagrams that does all it can.
 
-    Args:
-        rate_hz: Publications of QoS 1 a second, of each of four streams.
-        moods: What is done first, one after the other; then it is left to chance.
+    It drops, delays, repeats, changes, swaps and makes up packets and confirmations; the brokers
+    are reached without harm.
 
-    Raises:
-        LinkError: Something did not start, or agents did not go past the brokers.
+    Exits 0 when every publication arrived and each connection that was swallowed was given up
+    within 2 s; 1 otherwise.
     """
+    minutes, rate_hz = settings.minutes, settings.rate_hz
     async with contextlib.AsyncExitStack() as stack:
         pairs = [
-            await stack.enter_async_context(_Pair(each, folder / each, seed + 10 * i))
+            await stack.enter_async_context(_Pair(each, folder / each, settings.seed + 10 * i))
             for i, each in enumerate(KEYS)
         ]
         streams = [stream for pair in pairs for stream in pair.streams]
@@ -121,15 +148,21 @@ async def run(
             counting = asyncio.gather(
                 *(stream.until(ended, rate_hz, publications_max) for stream in streams)
             )
-            async with running(*(m.wander(moods) for pair in pairs for m in pair.men.values())):
+            men = [man for pair in pairs for man in pair.men.values()]
+            async with running(*(man.wander(settings.moods) for man in men)):
                 for minute in range(max(1, round(minutes))):
                     await asyncio.sleep(60 * minutes / max(1, round(minutes)))
-                    progress(f"{minute + 1} of {minutes:g} minutes")
+                    tell(f"{minute + 1} of {minutes:g} minutes")
             ended.set()
             arrivals = await counting
-    men = {pair.transport: list(pair.men.values()) for pair in pairs}
     return Outcome(
         {stream.topic: each for stream, each in zip(streams, arrivals, strict=True)},
-        {name: {m: sum(man.harm[m] for man in both) for m in Mood} for name, both in men.items()},
-        [s for man in men["direct"] if isinstance(man, StraightMan) for s in man.given_up_s],
+        {
+            pair.transport: {m: sum(man.harm[m] for man in pair.men.values()) for m in Mood}
+            for pair in pairs
+        },
+        [seconds for man in men if isinstance(man, StraightMan) for seconds in man.given_up_s],
     )
+
+
+command = experiment("on-path", Settings, run)

@@ -39,7 +39,6 @@ class StraightMan(Moody):
         return port
 
     def close(self) -> None:
-        """Leave the path."""
         if self._server is not None:
             self._server.close()
         for each in tuple(self._open):
@@ -75,7 +74,6 @@ class _Connection:
         self._counted = [0, 0]  # frames of each sort that came from the near end
 
     async def run(self, reader: asyncio.StreamReader) -> None:
-        """Carry until an end is gone."""
         try:
             far, self._far = await asyncio.open_connection("127.0.0.1", self._man.target)
             back = asyncio.create_task(self._pump(far, self._near, forth=False))
@@ -92,7 +90,6 @@ class _Connection:
             self.end()
 
     def end(self) -> None:
-        """End both."""
         for writer in (self._near, self._far):
             if writer is not None:
                 writer.close()

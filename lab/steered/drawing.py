@@ -4,16 +4,15 @@ from collections.abc import Mapping
 from html import escape
 
 from federator.protocol.types import BrokerId
-from lab.steered.run import CAPACITY, GRID, Outcome, Spell, Way
+from lab.steered.narrow import CAPACITY, GRID, Spell, Way
 
 STEP, MARGIN = 170, 70
 _FULL, _BUSY, _CALM = "#c53030", "#b7791f", "#2f855a"
 
 
-def picture(outcome: Outcome) -> str:
-    """The last spells without and with a steerer, side by side, as an SVG document."""
+def picture(plain: Spell, steered: Spell) -> str:
     wide, high = 2 * MARGIN + 2 * STEP, 2 * MARGIN + STEP + 30
-    sides = [("without a steerer", outcome.plain[-1]), ("steered", outcome.steered[-1])]
+    sides = [("without a steerer", plain), ("steered", steered)]
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * wide} {high}" '
         'font-family="sans-serif" font-size="13">',
@@ -38,7 +37,6 @@ def _side(title: str, spell: Spell) -> list[str]:
 
 
 def _way(way: Way, loads: Mapping[Way, float]) -> list[str]:
-    """One direction of a link, to the right of who goes along it, and its load beside it."""
     share = loads[way] / CAPACITY
     (x1, y1), (x2, y2) = map(_place, way)
     right = ((y1 - y2) / STEP * -1, (x1 - x2) / STEP * -1)

@@ -12,7 +12,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
@@ -20,19 +20,21 @@ from pathlib import Path
 from typing import Final
 
 from federator.protocol.types import BrokerId
+from lab.frame.experiment import Judged, Tell, Verdict, experiment
+from lab.frame.settings import setting
 from lab.grid.processes.daemons import SteererProcess
 from lab.grid.running import RunningGrid
 from lab.steered.demands import NETWORK, ways_of
-from lab.steered.run import (
+from lab.steered.narrow import (
     CAPACITY,
     DEMANDS,
+    FULLEST_MAX,
     KNOWN_AFTER_S,
     narrow_grid,
     rates_over,
     steerer_of,
 )
 from lab.steered.traffic import Arrived, Demand, Flows, flowing
-from lab.steered.verdicts import FULLEST_MAX, Verdict
 
 NOISE: Final = 0.2
 SETTLING_S: Final = 60.0
@@ -65,9 +67,17 @@ class Moved:
     flow: str
 
 
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How long nothing changes but for noise."""
+
+    minutes: float = setting(10.0, "Of steady demand.", 0.1, 120)
+    seed: int = setting(1, "Of the noise.")
+
+
 @dataclass(eq=False)
-class Steady:
-    """What came of it."""
+class Steady(Judged):
+    """How flows moved in steady minutes, at a burst, and after a shift."""
 
     seconds: float  # of steady demand, after the first minute
     moves: list[Moved] = field(default_factory=list)
@@ -78,6 +88,28 @@ class Steady:
     fullest_after: float = 0.0  # after the time in which it is to be
     lost: int = 0  # of what was published then
     sent: int = 0
+
+    def verdicts(self) -> Iterator[Verdict]:
+        steady = [each for each in self.moves if SETTLING_S <= each.seconds < self.burst_s]
+        counts = Counter(each.flow for each in steady)
+        allowed = ceil(self.seconds / PERIOD_S)
+        most = max(counts.values(), default=0)
+        yield Verdict(
+            f"{len(steady)} moves between the first minute and {self.burst_s:.0f} s, {most} of one"
+            f" flow at most (wanted <= {allowed})",
+            most <= allowed,
+        )
+        yield Verdict(f"{self.lost} of {self.sent} lost meanwhile (wanted 0)", self.lost == 0)
+        burst = [each for each in self.moves if self.burst_s <= each.seconds < self.shift_s]
+        yield Verdict(f"{len(burst)} moves after a burst of {BURST_S:.0f} s (wanted 0)", not burst)
+        shift = [each.seconds - self.shift_s for each in self.moves if each.seconds >= self.shift_s]
+        when = f"moved after {min(shift):.0f} s" if shift else "nothing moved"
+        yield Verdict(
+            f"a lasting shift to {self.asked:.0%} of a link: {when}; the fullest link"
+            f" {self.fullest_shifted:.0%} at first, {self.fullest_after:.0%} from"
+            f" {WATCHED_S:.0f} s on (wanted <= {FULLEST_MAX:.0%})",
+            self.asked > 1 and self.fullest_after <= FULLEST_MAX,
+        )
 
 
 class _Noise:
@@ -92,17 +124,20 @@ class _Noise:
         return max(0.3, rng.gauss(1.0, NOISE)) * self.times.get(demand, 1.0)
 
 
-async def stay_steady(
-    folder: Path, *, seconds: float, seed: int, progress: Callable[[str], None]
-) -> Steady:
-    """Do all of it. Raises ``LinkError``: something did not start."""
-    found = Steady(seconds)
+async def run(settings: Settings, folder: Path, tell: Tell) -> Steady:
+    """Watch a steerer of six real brokers while nothing changes but for noise; then something does.
+
+    Rates are noisy by 20 %. After the first minute and the minutes told: a burst of two seconds,
+    and a shift that lasts. Exits 0 when each flow moved at most once in five minutes, nothing moved
+    for the burst, and 30 s after the shift no link is over 95 %.
+    """
+    found = Steady(60 * settings.minutes)
     async with narrow_grid(folder) as grid, flowing(grid, DEMANDS) as flows:
         await asyncio.sleep(KNOWN_AFTER_S)
-        noise = _Noise(seed)
+        noise = _Noise(settings.seed)
         async with steerer_of(grid, folder / "steerer") as steerer:
             begun_s, begun = time.monotonic(), time.time()
-            await _Minutes(grid, steerer, flows, noise, found, progress).pass_by(begun_s)
+            await _Minutes(grid, steerer, flows, noise, found, tell).pass_by(begun_s)
             log = steerer.log_path.read_text()
     found.moves = list(moves_in(log, begun))
     return found
@@ -117,10 +152,9 @@ class _Minutes:
     flows: Flows
     noise: _Noise
     found: Steady
-    progress: Callable[[str], None]
+    tell: Tell
 
     async def pass_by(self, begun_s: float) -> None:
-        """All of them; the steerer began at ``begun_s``."""
         found = self.found
         settling = self._publishing(SETTLING_S)
         await asyncio.sleep(SETTLING_S)
@@ -134,8 +168,8 @@ class _Minutes:
         await asyncio.sleep(WATCHED_S - BURST_S)
         arrived = (await steady).values()
         found.lost, found.sent = sum(a.lost for a in arrived), sum(a.sent for a in arrived)
-        told = f"{found.seconds:.0f} s of steady demand: {found.lost} of {found.sent} lost"
-        self.progress(told)
+        lost = f"{found.lost} of {found.sent} lost"
+        self.tell(f"{found.seconds:.0f} s of steady demand: {lost}")
         found.shift_s = time.monotonic() - begun_s
         found.asked = await self._shift()
         shifted = self._publishing(WATCHED_S + MEASURED_AFTER_S + 1.0)
@@ -150,11 +184,10 @@ class _Minutes:
         return asyncio.create_task(self.flows.spell(seconds, self.noise), name="publishing")
 
     async def _shift(self) -> float:
-        """From now on rates are those after the shift; what it asks of the link, of a capacity."""
         trees = (await self.steerer.status())["trees"]
         self.noise.times = times = shift_of(ways_of(DEMANDS, trees))
         for demand, share in times.items():
-            self.progress(f"{demand.topic}: {share:.2f} times as much")
+            self.tell(f"{demand.topic}: {share:.2f} times as much")
         return OVERLOAD if times else 0.0
 
 
@@ -177,25 +210,4 @@ def moves_in(log: str, begun: float) -> Iterator[Moved]:
             yield Moved(at - begun, f"{told['origin']}: {told['filters'][0]}")
 
 
-def verdicts(found: Steady) -> Iterator[Verdict]:
-    """What was to be shown, and whether it was."""
-    steady = [each for each in found.moves if SETTLING_S <= each.seconds < found.burst_s]
-    counts = Counter(each.flow for each in steady)
-    allowed = ceil(found.seconds / PERIOD_S)
-    most = max(counts.values(), default=0)
-    yield Verdict(
-        f"{len(steady)} moves between the first minute and {found.burst_s:.0f} s, {most} of one"
-        f" flow at most (wanted <= {allowed})",
-        most <= allowed,
-    )
-    yield Verdict(f"{found.lost} of {found.sent} lost meanwhile (wanted 0)", found.lost == 0)
-    burst = [each for each in found.moves if found.burst_s <= each.seconds < found.shift_s]
-    yield Verdict(f"{len(burst)} moves after a burst of {BURST_S:.0f} s (wanted 0)", not burst)
-    shift = [each.seconds - found.shift_s for each in found.moves if each.seconds >= found.shift_s]
-    when = f"moved after {min(shift):.0f} s" if shift else "nothing moved"
-    yield Verdict(
-        f"a lasting shift to {found.asked:.0%} of a link: {when}; the fullest link"
-        f" {found.fullest_shifted:.0%} at first, {found.fullest_after:.0%} from"
-        f" {WATCHED_S:.0f} s on (wanted <= {FULLEST_MAX:.0%})",
-        found.asked > 1 and found.fullest_after <= FULLEST_MAX,
-    )
+command = experiment("steered-steady", Settings, run)

@@ -2,16 +2,14 @@
 
 import asyncio
 import contextlib
-import struct
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import Inbound, MqttLink
-from lab.grid.clients import Client
+from lab.grid.clients import Client, Tally, run_of, stamped
 from lab.grid.stage import Stage
 from lab.grid.streams import running
 
@@ -22,7 +20,8 @@ DRAIN_S: Final = 3.0
 Share = Callable[["Demand"], float]
 """At which share of its rate a demand is published at this moment."""
 
-_STAMP = struct.Struct(">QQQ")  # spell, number, nanoseconds
+PUBLICATIONS_MAX: Final = 1_000_000
+"""Of one flow in one spell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,6 @@ class Demand:
 
     @property
     def topic(self) -> str:
-        """What they publish on."""
         return f"steered/{self.origin}/{self.destination}/{round(self.rate)}"
 
     def __str__(self) -> str:
@@ -53,7 +51,6 @@ class Arrived:
 
     @property
     def lost(self) -> int:
-        """Publications that never came."""
         return self.sent - self.came
 
     def quantile_ms(self, share: float) -> float:
@@ -71,33 +68,30 @@ class _Flow(Client):
         super().__init__(to, f"to-{demand.topic}", demand.topic, qos=0)
         self.demand = demand
         self.publisher = Client(at, f"from-{demand.topic}")
-        self.came: Counter[tuple[int, int]] = Counter()
-        self.delays_ns: dict[tuple[int, int], int] = {}
+        self._spells: dict[int, Tally] = {}
 
     async def publish(self, spell: int, share: Share, end_s: float) -> int:
         """Publish at ``share`` of the rate until then; how many."""
+        self._spells[spell] = Tally(spell, PUBLICATIONS_MAX, payload_bytes=PAYLOAD_BYTES)
         number, due_s = 0, time.monotonic()
         while time.monotonic() < end_s:
-            stamp = _STAMP.pack(spell, number, time.monotonic_ns())
-            number += self.publisher.link.publish(
-                self.demand.topic, stamp.ljust(PAYLOAD_BYTES, b".")
-            )
+            now_ns = time.monotonic_ns()
+            payload = stamped(spell, number, now_ns, payload_bytes=PAYLOAD_BYTES)
+            number += self.publisher.link.publish(self.demand.topic, payload)
             due_s += PAYLOAD_BYTES * 8 / (self.demand.rate * share(self.demand))
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
         return number
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Note what came, and how old it was."""
+        now_ns = time.monotonic_ns()
         for packet, _, _ in publishes:
-            spell, number, sent_ns = _STAMP.unpack_from(packet.payload)
-            self.came[spell, number] += 1
-            self.delays_ns.setdefault((spell, number), time.monotonic_ns() - sent_ns)
+            if tally := self._spells.get(run_of(packet.payload)):
+                tally.arrived(packet.payload, now_ns)
 
     def arrived(self, spell: int, sent: int) -> Arrived:
-        of_spell = [key for key in self.came if key[0] == spell]
-        delays = sorted(self.delays_ns.pop(key) / 1e6 for key in of_spell)
-        again = sum(self.came.pop(key) - 1 for key in of_spell)
-        return Arrived(sent, len(of_spell), again, tuple(delays))
+        tally = self._spells.pop(spell)
+        delays = tuple(sorted(tally.delays_ms))
+        return Arrived(sent, tally.received, tally.duplicates, delays)
 
 
 class Flows:
@@ -122,7 +116,6 @@ class Flows:
 
 @contextlib.asynccontextmanager
 async def flowing(grid: Stage, demands: Sequence[Demand]) -> AsyncIterator[Flows]:
-    """Connect all clients, for as long as the context lasts."""
     flows = [_Flow(grid, demand) for demand in demands]
     clients = [client for flow in flows for client in (flow, flow.publisher)]
     async with running(*(client.link.run() for client in clients)):

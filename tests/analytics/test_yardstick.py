@@ -14,14 +14,13 @@ CORRUPT = 0.01
 @pytest.mark.full
 @pytest.mark.timeout(900)  # a whole report: minutes on a machine that is busy tenfold
 def test_every_table_is_as_the_yardstick_computes_it_and_damage_changes_none(spark, tmp_path):
-    sound = Order(BROKERS, RECORDS, SEED, tmp_path / "sound")
-    damaged = Order(BROKERS, RECORDS, SEED, tmp_path / "damaged", corrupt=CORRUPT)
-    told = write(sound, processes=1)
-    harmed = write(damaged, processes=1)
+    sound, damaged = tmp_path / "sound", tmp_path / "damaged"
+    told = write(Order(BROKERS, RECORDS, SEED), sound, processes=1)
+    harmed = write(Order(BROKERS, RECORDS, SEED, corrupt=CORRUPT), damaged, processes=1)
 
-    run(spark, [str(damaged.folder)], str(tmp_path / "report"))
+    run(spark, [str(damaged)], str(tmp_path / "report"))
 
-    yardstick = Yardstick(sound.folder, tmp_path)
+    yardstick = Yardstick(sound, tmp_path)
     assert differences(yardstick, tmp_path / "report") == {}
     _, counts = yardstick.reported(tmp_path / "report" / "quarantine_counts")
     assert dict(counts) == harmed.damaged

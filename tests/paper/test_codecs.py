@@ -2,11 +2,12 @@
 
 import pytest
 
-from lab.papers.codecs.claims import CLAIMS, Verdict, by_series
+from lab.papers.codecs.claims import CLAIMS, by_series
 from lab.papers.codecs.distance import distances
 from lab.papers.codecs.figures import OVER_SIZE, OVER_TIME, Setting, over_size, over_time
 from lab.papers.codecs.plan import Charge
 from lab.papers.codecs.schemes import Scheme
+from lab.papers.figures import Verdict
 
 TIMED = [claim for claim in CLAIMS if claim.figure in OVER_TIME]
 SIZED = [claim for claim in CLAIMS if claim.figure in OVER_SIZE]

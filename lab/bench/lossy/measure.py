@@ -22,6 +22,8 @@ from federator.config.transports import UdpSettings
 from federator.errors import LinkError
 from federator.protocol.datagrams.protection import repairs_for
 from lab.bench.lossy.stage import Line
+from lab.frame.printing import Bar
+from lab.frame.settings import numbers, setting
 from lab.grid.streams import Stream, flowing
 
 TCP: Final = "tcp"
@@ -38,18 +40,22 @@ QUIET_S: Final = 2.0
 class Plan:
     """What is measured."""
 
-    hops: int = 3
-    delay_ms: float = 50.0
-    plr: float = 0.02
-    abl: float = 2.0
-    rate_hz: float = 100.0
-    rounds: int = 3
-    count: int = 1_200
-    learning: int = 1_000
-    forgetting: int = 2_500
-    qos: tuple[int, ...] = (0, 1)
-    seed: int = 1
-    udp: dict[str, Any] = field(default_factory=dict)
+    hops: int = setting(3, "", 1, 9)
+    delay_ms: float = setting(50.0, "", 0, 1_000)
+    plr: float = setting(0.02, "", 0, 0.3)
+    abl: float = setting(2.0, "", 1, 16)
+    rate_hz: float = setting(100.0, "", 1, 5_000, option="--rate")
+    rounds: int = setting(3, "", 1, 100)
+    count: int = setting(1_200, "", 100, 1_000_000)
+    learning: int = setting(1_000, "", 1, 1_000_000)
+    forgetting: int = setting(2_500, "", 1, 1_000_000)
+    qos: tuple[int, ...] = setting("0,1", among=("0", "1", "0,1"), parse=numbers)
+    wait_ms: int | None = setting(None, "udp.wait_ms of the agents.", 1, 255)
+    seed: int = setting(1)
+
+    @property
+    def udp(self) -> dict[str, Any]:
+        return {} if self.wait_ms is None else {"wait_ms": self.wait_ms}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,6 @@ class _Flows:
     _samples: _Samples
 
     async def run(self) -> None:
-        """Measure over roads that lose; in the last round, then over the same that do not."""
         plan, line = self._plan, self._line
         first, *_, last = line.brokers
         stream = line.stream(("first", first), ("last", last))
@@ -134,7 +139,6 @@ class _Flows:
         await stream.evenly(count, self._plan.rate_hz, qos=0, silence_s=QUIET_S)
 
     async def _flow(self, stream: Stream, qos: int, plr: float) -> None:
-        """Publish, and wait until nothing more comes."""
         plan = self._plan
         before = await self._counts()
         came = await stream.evenly(plan.count, plan.rate_hz, qos=qos, silence_s=QUIET_S)
@@ -203,12 +207,10 @@ def _model(spent: Mapping[str, int], plr: float, plan: Plan) -> float:
 
 
 def _quantile(ordered_ms: list[float], share: float) -> float:
-    """The delay that ``share`` of what was delivered did not exceed."""
     return ordered_ms[min(len(ordered_ms) - 1, int(len(ordered_ms) * share))]
 
 
 async def _datagrams(line: Line) -> Counter[str]:
-    """What all links towards the subscriber sent so far."""
     total: Counter[str] = Counter(parts=0, repairs=0, groups=0, given_back=0)
     for i, status in (await line.pages("/status")).items():
         for link in status["links"]:
@@ -224,23 +226,12 @@ MODEL_SHARE_MAX: Final = 1.2
 LOSSLESS_MAX: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One part of the bar."""
-
-    what: str
-    wanted: str
-    got: str
-    met: bool
-
-
-def judged(rows: list[Row]) -> list[Verdict]:
-    """Every part of the bar that ``rows`` say something of."""
+def judged(rows: list[Row]) -> list[Bar]:
     of_all = [row for row in rows if (row.transport, row.turn) == (DATAGRAMS, ALL_ROUNDS)]
     return [part for row in of_all for part in (_lossy if row.plr else _lossless)(row, rows)]
 
 
-def _lossy(row: Row, rows: list[Row]) -> Iterator[Verdict]:
+def _lossy(row: Row, rows: list[Row]) -> Iterator[Bar]:
     name = f"QoS {row.qos}"
     shares = [
         round_.p99 / _beside(round_, rows).p99
@@ -249,7 +240,7 @@ def _lossy(row: Row, rows: list[Row]) -> Iterator[Verdict]:
         and round_.turn != ALL_ROUNDS
     ]
     middle = median(shares)
-    yield Verdict(
+    yield Bar(
         f"{name}: p99 delay, of TCP's; median of rounds",
         f"<= {P99_SHARE_MAX}",
         f"{middle:.3f} ({', '.join(f'{share:.3f}' for share in shares)})",
@@ -257,25 +248,24 @@ def _lossy(row: Row, rows: list[Row]) -> Iterator[Verdict]:
     )
     delivered, wanted = row.delivered / row.offered, DELIVERED_MIN[row.qos]
     got = f"{delivered:.3%}, {row.twice} twice"
-    yield Verdict(f"{name}: delivered", f">= {wanted:.1%}", got, delivered >= wanted)
+    yield Bar(f"{name}: delivered", f">= {wanted:.1%}", got, delivered >= wanted)
     assert row.repairs_per_part is not None, "datagrams were used"
     assert row.model is not None, "datagrams were used"
     share = (1 + row.repairs_per_part) / (1 + row.model)
     what = f"{name}: packets, of the model's"
-    yield Verdict(what, f"<= {MODEL_SHARE_MAX}", f"{share:.3f}", share <= MODEL_SHARE_MAX)
+    yield Bar(what, f"<= {MODEL_SHARE_MAX}", f"{share:.3f}", share <= MODEL_SHARE_MAX)
 
 
-def _lossless(row: Row, rows: list[Row]) -> Iterator[Verdict]:
+def _lossless(row: Row, rows: list[Row]) -> Iterator[Bar]:
     assert row.repairs_per_part is not None, "datagrams were used"
     name, cost = "without loss, again", row.repairs_per_part
     wanted = f"<= {LOSSLESS_MAX:.0%}"
-    yield Verdict(f"{name}: repair packets", wanted, f"{cost:.1%}", cost <= LOSSLESS_MAX)
+    yield Bar(f"{name}: repair packets", wanted, f"{cost:.1%}", cost <= LOSSLESS_MAX)
     share = row.bytes_per_publication / _beside(row, rows).bytes_per_publication
     most = 1 + LOSSLESS_MAX
-    yield Verdict(f"{name}: IP bytes, of TCP's", f"<= {most}", f"{share:.3f}", share <= most)
+    yield Bar(f"{name}: IP bytes, of TCP's", f"<= {most}", f"{share:.3f}", share <= most)
 
 
 def _beside(row: Row, rows: list[Row]) -> Row:
-    """What TCP came to beside it."""
     wanted = (TCP, row.qos, row.plr, row.turn)
     return next(r for r in rows if (r.transport, r.qos, r.plr, r.turn) == wanted)

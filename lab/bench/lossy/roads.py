@@ -36,7 +36,6 @@ class Losses:
         self._bad = False
 
     def take_next(self) -> bool:
-        """Whether the next packet is lost."""
         stays_bad, to_bad = 1 - 1 / self.abl, self.plr / (1 - self.plr) / self.abl
         self._bad = self._rng.random() < (stays_bad if self._bad else to_bad)
         return self._bad

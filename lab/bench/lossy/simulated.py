@@ -49,12 +49,10 @@ class Passed:
     spent: Counter[str]  # what ``SenderCounters`` count, of all links
 
     def quantile_ms(self, share: float) -> int:
-        """The delay that ``share`` of what arrived did not exceed."""
         return self.delays_ms[min(len(self.delays_ms) - 1, int(len(self.delays_ms) * share))]
 
 
 def together(worlds: Iterable[Passed]) -> Passed:
-    """Join the outcomes of several worlds into one."""
     delays: list[int] = []
     spent: Counter[str] = Counter()
     for world in worlds:
@@ -83,7 +81,6 @@ class World:
         self._came: dict[int, int] = {}
 
     def run(self) -> Passed:
-        """Learn what the roads lose, then count."""
         line = self._line
         first = round(line.learning_s * line.rate_hz)
         self._advance(SETTLE_MS)
@@ -111,7 +108,6 @@ class World:
         return total
 
     def _carry(self, node: int, frame: bytes) -> None:
-        """Carry on a frame that has come to a node."""
         if node == self._line.hops:
             self._came.setdefault(int.from_bytes(frame[:NUMBER_BYTES], "big"), self._now)
             return
@@ -145,7 +141,6 @@ class World:
         heapq.heappush(self._agenda, (self._now + delay_ms, next(self._tick), do))
 
     def _advance(self, ms: int) -> None:
-        """Let so much time pass."""
         until = self._now + ms
         while True:
             due = min(link.next_deadline_ms() for link in self._links)

@@ -7,18 +7,16 @@ import asyncio
 import json
 import os
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
-from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
-from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.agent import KeyFolder
 from lab.grid.processes.children import Helper, python
 from lab.grid.processes.namespace import Namespace
 from lab.grid.running import FEDERATION
-from lab.grid.stage import Pages, Stage
+from lab.grid.stage import Stage, unlinked
 
 MQTT_PORT: Final = 1883
 UDP_PORT: Final = 18_840
@@ -39,9 +37,9 @@ class Line(Stage):
     def __init__(self, folder: Path, *, hops: int, delay_ms: float, seed: int) -> None:
         if os.geteuid() != 0 or not os.path.exists("/dev/net/tun") or shutil.which("ip") is None:
             raise LinkError("lossy roads need root, /dev/net/tun and iproute2")
-        super().__init__(folder.absolute())
-        self._hosts = {BrokerId(i): Namespace(str(i)) for i in range(1, hops + 2)}
-        names = [host.name for host in self._hosts.values()]
+        hosts = {BrokerId(i): Namespace(str(i)) for i in range(1, hops + 2)}
+        super().__init__(folder.absolute(), broker_options=("set_tcp_nodelay true",), hosts=hosts)
+        names = [host.name for host in hosts.values()]
         roads = [(names[i], names[i + 1], f"road{i + 1}") for i in range(hops)]
         order = {"roads": roads, "delay_ms": delay_ms, "seed": seed}
         command = python("lab.bench.lossy.roads", json.dumps(order))
@@ -49,7 +47,6 @@ class Line(Stage):
         self._keys = KeyFolder(self.folder / "keys", FEDERATION)
 
     async def start(self) -> None:
-        """Make the namespaces, and start roads and brokers."""
         for host in self._hosts.values():
             host.make()
         await self._roads.start()
@@ -61,15 +58,7 @@ class Line(Stage):
                     host.run("ip", "link", "set", f"road{road}", "up")
                     to = ("route", "add", _address_of(neighbour), "dev", f"road{road}")
                     host.run("ip", *to, "src", _address_of(i))
-            self.brokers[i] = BrokerProcess(
-                self.folder / f"broker-{i}",
-                port=MQTT_PORT,
-                extra_config=("set_tcp_nodelay true",),
-                host=_address_of(i),
-                socket=self.folder / f"{i}.sock",
-                spawn=host.spawn,
-            )
-            await self.brokers[i].start()
+            await self.broker(i, port=MQTT_PORT, host=_address_of(i))
 
     async def roads(self, **order: float) -> dict[str, dict[str, int]]:
         """Have the roads lose otherwise, if that is said; what passed so far."""
@@ -80,32 +69,28 @@ class Line(Stage):
 
         Raises ``LinkError``: they are not, in time.
         """
-        for i, host in self._hosts.items():
-            folder = self.folder / f"agent-{i}-{transport}"
-            shutil.rmtree(folder, ignore_errors=True)
-            near = (BrokerId(n) for n in (i - 1, i + 1) if n in self._hosts)
-            config = AgentConfig(
-                i,
-                self.brokers[i].url,
-                {n: self.brokers[n].url for n in near},
-                more={
-                    "links": {"transport": transport},
-                    "udp": {"listen": f"{_address_of(i)}:{UDP_PORT}", **udp},
-                    "keys": self._keys.section(i),
-                },
-                security="signed",
-            )
-            self.agents[i] = AgentProcess(folder, config, host.spawn, host.connect)
+        near = {i: [BrokerId(n) for n in (i - 1, i + 1) if n in self.brokers] for i in self.brokers}
+        for i, broker in self.brokers.items():
+            shutil.rmtree(self.folder / f"agent-{i}", ignore_errors=True)
+            more = {
+                "links": {"transport": transport},
+                "udp": {"listen": f"{_address_of(i)}:{UDP_PORT}", **udp},
+                "keys": self._keys.section(i),
+            }
+            urls = {n: self.brokers[n].url for n in near[i]}
+            self.planned(i, broker.url, urls, more=more, security="signed")
         await asyncio.gather(*(agent.start() for agent in self.agents.values()))
-        await self.until(partial(_unlinked, transport))
+
+        def used(link: dict[str, Any]) -> bool:
+            return transport != "udp-fec" or bool((link.get("datagrams") or {}).get("used"))
+
+        await self.until(lambda pages: unlinked(pages, near, used))
 
     async def stop_agents(self) -> None:
-        """End all agents."""
         await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
         self.agents = {}
 
     async def stop(self) -> None:
-        """Take all of it down."""
         await super().stop()
         await self._roads.stop()
         for host in self._hosts.values():
@@ -114,14 +99,3 @@ class Line(Stage):
 
 def _address_of(broker: int) -> str:
     return f"10.77.0.{broker}"
-
-
-def _unlinked(transport: str, pages: Pages) -> str | None:
-    """Name an agent that lacks a link, or does not use it as it should."""
-    for i, status in pages.items():
-        up = [link for link in status["links"] if link["state"] == "up"]
-        if transport == "udp-fec":
-            up = [link for link in up if (link.get("datagrams") or {}).get("used")]
-        if len(up) != (i - 1 in pages) + (i + 1 in pages):
-            return f"agent {i} uses {len(up)} links"
-    return None

@@ -17,35 +17,36 @@ from typing import Any
 import click
 from rich.console import Console, RenderableType
 
-from federator.cli.options import FILE, FOLDER, columns
-from federator.protocol.parameters import Strategy
+from federator.cli.options import FOLDER, columns
 from federator.protocol.topology.graph import Strength
 from federator.protocol.types import BrokerId
-from lab.cli.common import (
-    Bars,
-    folder_for,
-    numbers,
-    report_console,
-    until_stopped,
-    write_atomically,
-)
 from lab.cli.grid import strategies as strategies
 from lab.cli.grid.plan import (
     AGENT_OPTIONS,
     CHEN2020_NAME,
+    Asked,
+    Changes,
     Plan,
     Records,
     Trial,
     scenario_of,
-    span,
     trial_of,
 )
+from lab.frame.printing import (
+    Bars,
+    folder_for,
+    report_console,
+    tell,
+    until_stopped,
+    write_atomically,
+)
+from lab.frame.settings import options
 from lab.grid.measure import Measurement
 from lab.grid.processes.children import Child
 from lab.grid.report import as_json, render, render_mesh
 from lab.grid.reporting import Copies
 from lab.grid.running import JoinedGrid, RunningGrid
-from lab.grid.scenario import PRESETS, Scenario
+from lab.grid.scenario import Scenario
 
 FAULTY = 1
 REPORT_COLUMNS = 100
@@ -53,61 +54,8 @@ REAP_S = 0.5
 
 
 @click.command(name="grid")
-@click.option(
-    "--preset",
-    type=click.Choice(sorted((*PRESETS, CHEN2020_NAME))),
-    help="An evaluation from the papers.",
-)
-@click.option(
-    "--strategy",
-    type=click.Choice([*(each.value for each in Strategy), "both"]),
-    help="Measure this routing, or both side by side: delay, messages, state.",
-)
-@click.option(
-    "--all-pairs", is_flag=True, help="With --strategy: every broker subscribes and publishes."
-)
-@click.option(
-    "--plot", type=FILE, help="With --preset chen2020: draw the completion times here, as SVG."
-)
-@click.option(
-    "--auto",
-    type=click.IntRange(3, 40),
-    metavar="N",
-    help="N brokers join through one and arrange their links; then the one is killed.",
-)
-@click.option("--rows", type=click.IntRange(1, 20), help="Rows of brokers. [3]")
-@click.option("--cols", type=click.IntRange(1, 20), help="Columns of brokers. [3]")
-@click.option("--first-id", type=click.IntRange(0), help="Id of the first broker. [0]")
-@click.option("--link-delay-ms", type=click.FloatRange(0, 10_000), help="Of every link. [5]")
-@click.option("--redundancy", type=click.IntRange(1, 8), help="Parents per broker. [2]")
-@click.option(
-    "--subscribers", callback=numbers, metavar="ID[,ID]", help="Brokers with a subscriber."
-)
-@click.option("--publisher", type=int, help="Broker with the publisher.")
-@click.option("--publications", callback=numbers, metavar="N[,N]", help="Of each run. [500]")
-@click.option(
-    "--gap-ms",
-    callback=span,
-    metavar="MIN-MAX",
-    help="Between publications. [50-100] 0: one after another.",
-)
-@click.option("--payload-bytes", type=int, help="Of each publication. [64]")
-@click.option("--qos", type=click.IntRange(0, 2), help="Of publications and subscriptions. [0]")
-@click.option(
-    "--stay",
-    is_flag=True,
-    help="Keep the grid up until Ctrl-C. Measures first only when --publications is given.",
-)
-@click.option(
-    "--state",
-    type=FILE,
-    help="Once the grid is ready, write its ports, pids and links here, as JSON.",
-)
-@click.option(
-    "--metrics",
-    type=FOLDER,
-    help="Have agents and clients write what they measure into this folder.",
-)
+@options(Asked)
+@options(Changes, sparse=True)
 @click.option(
     "--report",
     is_flag=False,
@@ -120,62 +68,54 @@ REAP_S = 0.5
     "--keep-logs", type=FOLDER, help="Keep configurations, state and logs in this folder."
 )
 def command(
-    preset: str | None,
-    strategy: str | None,
-    all_pairs: bool,
-    plot: Path | None,
-    auto: int | None,
-    stay: bool,
-    state: Path | None,
-    metrics: Path | None,
+    asked: Asked,
+    given: dict[str, Any],
     report: str | None,
     json_output: bool,
     keep_logs: Path | None,
-    **options: Any,  # noqa: ANN401  # of the scenario; see scenario_of
 ) -> int:
     """Run many real brokers and agents on this machine, and measure them.
 
     Without --preset, the arrangement of the paper on a grid of any size.
     """
-    wants_records = metrics is not None or report is not None
-    if auto is not None:
-        others = (preset, strategy, plot, metrics, report, *options.values())
-        if all_pairs or any(value is not None for value in others):
+    wants_records = asked.metrics is not None or report is not None
+    if asked.auto is not None:
+        others = (asked.preset, asked.strategy, asked.plot, asked.metrics, report)
+        if asked.all_pairs or given or any(value is not None for value in others):
             raise click.UsageError("--auto goes with --stay, --state, --json and --keep-logs only")
         with folder_for(keep_logs, verb="grid") as folder:
-            work = _carry_out_auto(auto, folder, stay=stay, state=state, as_json=json_output)
+            work = _carry_out_auto(asked, folder, as_json=json_output)
             try:
                 return asyncio.run(until_stopped(work, name="grid"))
             except click.exceptions.Exit as stopped:
                 code = stopped.exit_code
-                return 0 if stay and code == 128 + signal.SIGINT else code
-    if preset == CHEN2020_NAME or strategy is not None:
+                return 0 if asked.stay and code == 128 + signal.SIGINT else code
+    if asked.preset == CHEN2020_NAME or asked.strategy is not None:
         if wants_records:
             raise click.UsageError("--metrics and --report do not go with strategies side by side")
-        if stay or state is not None:
+        if asked.stay or asked.state is not None:
             raise click.UsageError("--stay and --state do not go with strategies side by side")
-        trial: Trial | None = trial_of(preset, strategy, all_pairs, plot, options)
-    elif all_pairs or plot is not None:
+        trial: Trial | None = trial_of(asked, given)
+    elif asked.all_pairs or asked.plot is not None:
         raise click.UsageError("--all-pairs wants --strategy, and --plot wants --preset chen2020")
     else:
         trial = None
-    if report is not None and stay and options["publications"] is None:
+    if report is not None and asked.stay and "publications" not in given:
         raise click.UsageError("--report wants --publications beside --stay, to be held against")
     plan = Plan(
-        scenario=scenario_of(None if trial else preset, options),
+        scenario=scenario_of(None if trial else asked.preset, given),
         trial=trial,
-        with_clients=not stay
-        or any(
-            each is not None for each in (preset, options["subscribers"], options["publications"])
-        ),
-        measure=not stay or options["publications"] is not None,
-        stay=stay,
-        state=state,
+        with_clients=not asked.stay
+        or asked.preset is not None
+        or not given.keys().isdisjoint(("subscribers", "publications")),
+        measure=not asked.stay or "publications" in given,
+        stay=asked.stay,
+        state=asked.state,
         as_json=json_output,
-        records=Records.wanted(metrics, report),
+        records=Records.wanted(asked.metrics, report),
     )
-    if state is not None:
-        state.unlink(missing_ok=True)  # nobody shall take an older grid's for ours
+    if asked.state is not None:
+        asked.state.unlink(missing_ok=True)  # nobody shall take an older grid's for ours
     with folder_for(keep_logs, verb="grid") as folder:
         return asyncio.run(until_stopped(_carry_out(plan, folder), name="grid"))
 
@@ -223,7 +163,7 @@ async def _carry_out(plan: Plan, folder: Path) -> int:
                     copies = Copies.of(await running.statuses())
                     bar.stop()
                     if plan.as_json:
-                        click.echo(json.dumps(as_json(outcome)))
+                        tell((), as_json(outcome), as_json=True)
                     else:
                         console.print(render(outcome, columns=console.width))
                 if plan.stay:
@@ -262,7 +202,7 @@ async def _carry_out_trial(trial: Trial, folder: Path, console: Console, *, as_j
     if trial.plot is not None:
         write_atomically(trial.plot, strategies.completion_chart(outcomes))
     if as_json:
-        click.echo(json.dumps(told))
+        tell((), told, as_json=True)
     else:
         console.print(shown)
     return FAULTY if faults else 0
@@ -300,27 +240,23 @@ def _invitation(running: RunningGrid) -> str:
     return "\n".join(lines)
 
 
-async def _carry_out_auto(
-    count: int, folder: Path, *, stay: bool, state: Path | None, as_json: bool
-) -> int:
+async def _carry_out_auto(asked: Asked, folder: Path, *, as_json: bool) -> int:
     """Start, wait until the graph is as promised, kill the seed, wait again; or stay."""
-    started_s = time.monotonic()
+    count, started_s = asked.auto or 0, time.monotonic()
     async with JoinedGrid(count, folder) as grid:
         told = {"joined": _told(await grid.settled(), time.monotonic() - started_s)}
-        if state is not None:
-            write_atomically(state, json.dumps(grid.state(), indent=1) + "\n")
-        if stay:
+        if asked.state is not None:
+            write_atomically(asked.state, json.dumps(grid.state(), indent=1) + "\n")
+        if asked.stay:
             click.echo("\n".join(_lines(f"{count} brokers joined by one", told["joined"])))
             click.echo("\n".join(_auto_invitation(grid)))
             await asyncio.Event().wait()
         killed_s = time.monotonic()
         grid.kill(BrokerId(0))
         told["mended"] = _told(await grid.settled(), time.monotonic() - killed_s)
-    if as_json:
-        click.echo(json.dumps(told))
-        return 0
-    click.echo("\n".join(_lines(f"{count} brokers joined by one", told["joined"])))
-    click.echo("\n".join(["", *_lines("the seed was killed, and the rest mended", told["mended"])]))
+    joined = _lines(f"{count} brokers joined by one", told["joined"])
+    mended = _lines("the seed was killed, and the rest mended", told["mended"])
+    tell([*joined, "", *mended], told, as_json=as_json)
     return 0
 
 

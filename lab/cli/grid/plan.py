@@ -9,7 +9,10 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from federator.cli.options import FOLDER
+from federator.protocol.parameters import Strategy
 from lab.cli.grid.strategies import settings
+from lab.frame.settings import numbers, setting
 from lab.grid.measure import Measurement
 from lab.grid.reporting import (
     PAGE,
@@ -61,7 +64,6 @@ class Records:
         return cls(folder, place)
 
     def keep(self, running: RunningGrid, measurement: Measurement) -> None:
-        """Gather what stopped agents and the clients wrote."""
         gather_spools((agent.state_dir for agent in running.agents.values()), self.folder)
         write_clients(measurement.runs, self.folder, federation=FEDERATION)
 
@@ -87,6 +89,43 @@ CHEN2020_NAME: Final = "chen2020"
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What is done with the grid."""
+
+    preset: str | None = setting(
+        None, "An evaluation from the papers.", among=sorted((*PRESETS, CHEN2020_NAME))
+    )
+    strategy: str | None = setting(
+        None,
+        "Measure this routing, or both side by side: delay, messages, state.",
+        among=[*(each.value for each in Strategy), "both"],
+    )
+    all_pairs: bool = setting(
+        default=False, about="With --strategy: every broker subscribes and publishes."
+    )
+    plot: Path | None = setting(
+        None, "With --preset chen2020: draw the completion times here, as SVG."
+    )
+    auto: int | None = setting(
+        None,
+        "N brokers join through one and arrange their links; then the one is killed.",
+        least=3,
+        most=40,
+        form="N",
+    )
+    stay: bool = setting(
+        default=False,
+        about="Keep the grid up until Ctrl-C. Measures first only when --publications is given.",
+    )
+    state: Path | None = setting(
+        None, "Once the grid is ready, write its ports, pids and links here, as JSON."
+    )
+    metrics: Path | None = setting(
+        None, "Have agents and clients write what they measure into this folder.", kind=FOLDER
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """Strategies side by side, or with no settings the completion times of ``chen2020``."""
 
@@ -109,54 +148,64 @@ class Plan:
     records: Records | None
 
 
-def span(
-    context: click.Context, option: click.Parameter, text: str | None
-) -> tuple[float, float] | None:
-    """A span written as ``50-100``, or as one number for both ends."""
-    if text is None:
-        return None
+def span(text: str) -> tuple[float, float]:
     least, _, most = text.partition("-")
     try:
         return float(least), float(most or least)
     except ValueError:
-        raise click.BadParameter(f"{text!r}: 50-100 or 75 wanted", context, option) from None
+        raise ValueError("50-100 or 75 wanted") from None
 
 
-def trial_of(
-    preset: str | None,
-    strategy: str | None,
-    all_pairs: bool,
-    plot: Path | None,
-    options: dict[str, Any],
-) -> Trial:
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What of a scenario can be asked for; ``Scenario`` has the same fields, but for the shape."""
+
+    rows: int = setting(3, "Rows of brokers.", 1, 20)
+    cols: int = setting(3, "Columns of brokers.", 1, 20)
+    first_id: int = setting(0, "Id of the first broker.", 0)
+    link_delay_ms: float = setting(5, "Of every link.", 0, 10_000)
+    redundancy: int = setting(2, "Parents per broker.", 1, 8)
+    subscribers: tuple[int, ...] | None = setting(
+        None, "Brokers with a subscriber.", parse=numbers, form="ID[,ID]"
+    )
+    publisher: int | None = setting(None, "Broker with the publisher.")
+    publications: tuple[int, ...] = setting("500", "Of each run.", parse=numbers, form="N[,N]")
+    gap_ms: tuple[float, float] = setting(
+        "50-100", "Between publications; 0: one after another.", parse=span, form="MIN-MAX"
+    )
+    payload_bytes: int = setting(64, "Of each publication.")
+    qos: int = setting(0, "Of publications and subscriptions.", 0, 2)
+
+
+def trial_of(asked: Asked, options: dict[str, Any]) -> Trial:
     """What is measured side by side.
 
     Raises ``click.UsageError``: the options do not go together.
     """
+    preset, strategy, all_pairs = asked.preset, asked.strategy, asked.all_pairs
     if preset != CHEN2020_NAME:
-        if plot is not None:
+        if asked.plot is not None:
             raise click.UsageError("--plot wants --preset chen2020")
         scenario = scenario_of(preset, options)
         arrangement = Arrangement.of(scenario, all_pairs=all_pairs)
         return Trial(arrangement, settings(strategy or "both", scenario.redundancy), None)
     names = ("link_delay_ms", "payload_bytes", "qos", "gap_ms")
-    changes = {name: options[name] for name in names if options[name] is not None}
+    changes = {name: options[name] for name in names if name in options}
     _refuse(preset, ("rows", "cols", "first_id", "subscribers", "publisher"), options)
-    items = (options["publications"] or (ITEMS,))[0]
+    items = options.get("publications", (ITEMS,))[0]
     ids = TESTBED.ids
     changes |= {"subscribers": ids, "publishers": ids} if all_pairs else {}
     arrangement = replace(CHEN2020, **changes, publications=items)
     if strategy is not None:
-        return Trial(arrangement, settings(strategy, options["redundancy"] or 2), None)
+        return Trial(arrangement, settings(strategy, options.get("redundancy", 2)), None)
     if all_pairs or items < STEP:
         raise click.UsageError(f"--preset chen2020 has one pair, and {STEP} items at least")
-    return Trial(arrangement, (), plot)
+    return Trial(arrangement, (), asked.plot)
 
 
 def _refuse(preset: str, names: Iterable[str], options: dict[str, Any]) -> None:
-    """Refuse options that ``preset`` says itself."""
     for name in names:
-        if options[name] is not None:
+        if name in options:
             raise click.UsageError(f"--preset {preset} has its own --{name.replace('_', '-')}")
 
 
@@ -167,7 +216,7 @@ def scenario_of(preset: str | None, options: dict[str, Any]) -> Scenario:
     """
     try:
         shape = ("rows", "cols", "first_id")
-        given = {name: value for name, value in options.items() if value is not None}
+        given = dict(options)
         if preset is None:
             rows, cols, first_id = (given.pop(name, None) for name in shape)
             base = default_scenario(Grid(rows or 3, cols or 3, first_id or 0))

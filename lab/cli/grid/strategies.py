@@ -5,13 +5,12 @@ from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from federator.protocol.parameters import Strategy
-from lab.cli.line_chart import line_chart, stacked
+from lab.frame.line_chart import line_chart, stacked
+from lab.frame.printing import table_of
 from lab.grid.trial import (
     BOTH,
     CHEN2020,
@@ -68,7 +67,6 @@ def settings(strategy: str, redundancy: int) -> tuple[Setting, ...]:
 async def compare(
     trials: Iterable[tuple[Arrangement, Setting]], folder: Path, *, progress: Progress
 ) -> list[TrialOutcome]:
-    """Carry one trial out after the other, each in a folder of its own."""
     found = []
     for number, (arrangement, setting) in enumerate(trials):
         inside = folder / str(number)
@@ -103,20 +101,17 @@ def bars(outcomes: Sequence[TrialOutcome]) -> list[tuple[str, bool]]:
 
 
 def faults(outcomes: Sequence[TrialOutcome]) -> list[str]:
-    """A line for everything that is not as it must be."""
     lost = [f"{o.setting.name}: {fault}" for o in outcomes for fault in o.faults]
     return lost + [f"missed: {text}" for text, kept in bars(outcomes) if not kept]
 
 
 def render(outcomes: Sequence[TrialOutcome]) -> RenderableType:
-    """The comparison, for people."""
     first = outcomes[0]
-    table = _table(f"{len(first.pairs)} pairs, {first.publications} publications")
-    table.add_column("")
-    for outcome in outcomes:
-        table.add_column(outcome.setting.name, justify="right")
-    for name, cell in _MEASURES:
-        table.add_row(name, *(cell(outcome) for outcome in outcomes))
+    table = table_of(
+        ("", *(outcome.setting.name for outcome in outcomes)),
+        ((name, *(cell(outcome) for outcome in outcomes)) for name, cell in _MEASURES),
+        title=f"{len(first.pairs)} pairs, {first.publications} publications",
+    )
     lines = [f"{'met' if kept else 'MISSED'}: {text}" for text, kept in bars(outcomes)]
     lines += [f"fault: {o.setting.name}: {fault}" for o in outcomes for fault in o.faults]
     good = not faults(outcomes)
@@ -124,13 +119,7 @@ def render(outcomes: Sequence[TrialOutcome]) -> RenderableType:
     return Group(table, Text("\n".join([*lines, end]), "green" if good else "bold red"))
 
 
-def _table(title: str) -> Table:
-    how: dict[str, Any] = {"title_justify": "left", "title_style": "bold"}
-    return Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), **how)
-
-
 def as_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
-    """The comparison as JSON-ready values."""
     return {
         "settings": [
             {
@@ -149,13 +138,11 @@ def as_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
 
 
 def completions(outcomes: Sequence[TrialOutcome]) -> tuple[Completion, Completion]:
-    """The completion times of the long path and of the short one."""
     long, short = (completion_of(outcome, CHEN2020.step) for outcome in outcomes)
     return long, short
 
 
 def completion_faults(outcomes: Sequence[TrialOutcome]) -> list[str]:
-    """What is not as it must be."""
     long, short = completions(outcomes)
     found = [f"{o.setting.name}: {fault}" for o in outcomes for fault in o.faults]
     if not is_faster(short, long):
@@ -164,16 +151,16 @@ def completion_faults(outcomes: Sequence[TrialOutcome]) -> list[str]:
 
 
 def render_completion(outcomes: Sequence[TrialOutcome]) -> RenderableType:
-    """Completion times as a table, a row per size."""
     long, short = completions(outcomes)
-    table = _table("Completion time, s: on the long path, and on the shortest")
-    table.add_column("items", justify="right")
+    names = ["items"]
     for place in ("consumer", "edge router", "average"):
-        table.add_column(f"{place}, long", justify="right")
-        table.add_column("short", justify="right")
+        names += [f"{place}, long", "short"]
+    rows = []
     for size in short.consumer:
         cells = zip(astuple(long), astuple(short), strict=True)
-        table.add_row(f"{size:,}", *(f"{each[size] / 1000:.2f}" for pair in cells for each in pair))
+        rows.append((f"{size:,}", *(f"{each[size] / 1000:.2f}" for pair in cells for each in pair)))
+    title = "Completion time, s: on the long path, and on the shortest"
+    table = table_of(names, rows, title=title)
     lines = []
     for o in outcomes:
         path = "-".join(map(str, path_of(o.setting)))
@@ -191,7 +178,6 @@ def render_completion(outcomes: Sequence[TrialOutcome]) -> RenderableType:
 
 
 def completion_chart(outcomes: Sequence[TrialOutcome]) -> str:
-    """Figures 14 to 16, one below the other, as SVG."""
     long, short = completions(outcomes)
 
     def chart(where: str, place: str) -> str:
@@ -206,7 +192,6 @@ def completion_chart(outcomes: Sequence[TrialOutcome]) -> str:
 
 
 def completion_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
-    """Completion times as JSON-ready values."""
     long, short = completions(outcomes)
     found = completion_faults(outcomes)
     told = [

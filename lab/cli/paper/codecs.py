@@ -5,18 +5,20 @@ Exit code 1 when a claim does not hold in our values that is not known to differ
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from federator.cli.options import FOLDER, columns, json_option, option
-from lab.cli.common import tell
-from lab.cli.line_chart import line_chart
-from lab.cli.paper.figures import claims_of, markdown, write_figures
-from lab.papers.codecs.claims import CLAIMS, Claim, Values, Verdict, by_series, estimate
+from lab.frame.line_chart import line_chart
+from lab.frame.printing import tell
+from lab.frame.settings import options
+from lab.papers.codecs.claims import CLAIMS, Values, by_series, estimate
 from lab.papers.codecs.distance import COMPARED, Ratio, distances
 from lab.papers.codecs.example import Told, placements
-from lab.papers.codecs.figures import OVER_SIZE, OVER_TIME, Row, Setting, over_size, over_time
+from lab.papers.codecs.figures import OVER_SIZE, OVER_TIME, SIZES, Setting, over_size, over_time
+from lab.papers.figures import HEAD, Row, Verdict, markdown, records_of, write_figures
 
 DIFFERS = 1
 
@@ -28,30 +30,21 @@ TITLES = {
     "overhead": ("Overhead", "packets per link / 16"),
 }
 
-_USUAL = Setting()
-
 Table = list[tuple[str, ...]]
 
 
 @click.command(name="codecs")
 @click.argument("figure", required=False, type=click.Choice([str(f) for f in FIGURES]))
 @click.option("--out", type=FOLDER, help="For plots and tables.")
-@option("--seeds", type=click.IntRange(2), default=_USUAL.seeds)
-@option("--messages", type=click.IntRange(100), default=_USUAL.messages)
-@option(
-    "--nodes-max",
-    type=click.IntRange(10),
-    default=max(_USUAL.sizes),
-    help="Largest tree in Figures 7 to 9.",
-)
+@options(Setting)
+@option("--nodes-max", type=click.IntRange(10), default=SIZES[-1], help="In Figures 7 to 9.")
 @json_option
 def command(
-    figure: str | None, out: Path | None, seeds: int, messages: int, nodes_max: int, as_json: bool
+    setting: Setting, figure: str | None, out: Path | None, nodes_max: int, as_json: bool
 ) -> None:
     """Remake FIGURE, or all of them, ours beside the paper's claims."""
     chosen = FIGURES if figure is None else (int(figure),)
-    sizes = tuple(size for size in _USUAL.sizes if size <= nodes_max)
-    setting = Setting(seeds=seeds, messages=messages, sizes=sizes)
+    setting = replace(setting, sizes=tuple(size for size in SIZES if size <= nodes_max))
     found = list(_computed(setting, chosen))
     values = by_series(found)
     tables: dict[str, Table] = {}
@@ -66,30 +59,26 @@ def command(
         record["distances"] = [each._asdict() for each in ratios]
     for number in (n for n in chosen if n != EXAMPLE):
         tables[_title(number)] = _figure(values, number)
-    claims = [claim for claim in CLAIMS if claim.figure in chosen]
-    verdicts = [claim.verdict(values) for claim in claims]
+    claims = [claim.row(values) for claim in CLAIMS if claim.figure in chosen]
     if claims:
-        tables["Claims"] = _claims(claims, verdicts, values)
-        record["claims"] = claims_of(tables["Claims"])
+        tables["Claims"] = [HEAD, *claims]
+        record["claims"] = records_of(claims)
     if out is not None:
         told = "\n".join(f"## {title}\n\n{markdown(table)}" for title, table in tables.items())
         write_figures(
             out,
-            Row._fields,
             found,
             plots={number: _chart(values, number) for number in chosen if number != EXAMPLE},
             pages={"tables.md": f"# Codecs: the paper's figures, remade\n\n{told}"},
         )
-    lines = [line for title, table in tables.items() for line in _lines(title, table)]
-    held = Verdict.NO not in verdicts
+    lines = [
+        line for title, table in tables.items() for line in (title, *columns(table, indent=2), "")
+    ]
+    held = Verdict.NO not in {holds for _, holds, *_ in claims}
     estimates = {n: _estimates(values, n) for n in chosen if n != EXAMPLE}
     tell(lines, {"held": held, "figures": estimates, **record}, as_json=as_json)
     if not held:
         sys.exit(DIFFERS)
-
-
-def _lines(title: str, table: Table) -> list[str]:
-    return [title, *columns(table, indent=2), ""]
 
 
 def _estimates(values: Values, figure: int) -> dict[str, dict[float, dict[str, float]]]:
@@ -136,14 +125,6 @@ def _figure(values: Values, figure: int) -> Table:
     head = "messages" if figure in OVER_TIME else "nodes"
     lines: Table = [(head, *series)]
     lines += [(f"{x:g}", *(str(estimate(curve[x])) for curve in series.values())) for x in xs]
-    return lines
-
-
-def _claims(claims: Sequence[Claim], verdicts: Sequence[Verdict], values: Values) -> Table:
-    lines: Table = [("figure", "holds", "the paper says", "ours")]
-    for claim, verdict in zip(claims, verdicts, strict=True):
-        why = f" ({claim.differs})" if verdict is Verdict.DIFFERS else ""
-        lines.append((str(claim.figure), verdict, claim.text, claim.told(values) + why))
     return lines
 
 

@@ -1,6 +1,5 @@
 """``federator-lab paper codecs-solve``: who of an operator's own tree adds how much repair."""
 
-import json
 from pathlib import Path
 
 import click
@@ -9,6 +8,7 @@ import numpy as np
 from federator.cli.options import PLACE, columns, option
 from federator.cli.planning.files import read_bytes
 from federator.errors import InstanceError
+from lab.frame.printing import tell
 from lab.papers.codecs import tree_file
 from lab.papers.codecs.plan import added, cost
 from lab.papers.codecs.schemes import Scheme, decide
@@ -41,13 +41,10 @@ def command(tree: Path, scheme: str, seed: int, as_json: bool) -> None:
         }
         for at, name in enumerate(named.names)
     ]
-    if as_json:
-        told = {"scheme": scheme, "charge": problem.charge.value, "cost": paid, "nodes": nodes}
-        click.echo(json.dumps(told))
-        return
     rows = [("broker", "link may lose", "codec", "adds", "repair packets on each link below")]
     for node in nodes:
         codec = "yes" if node["codec"] else "no"
         rows.append((node["name"], node["lost"], codec, node["adds"], node["sends"]))
-    click.echo("\n".join(columns(rows)))
-    click.echo(f"cost {paid:g} ({problem.charge.value}, {scheme})")
+    record = {"scheme": scheme, "charge": problem.charge, "cost": paid, "nodes": nodes}
+    lines = [*columns(rows), f"cost {paid:g} ({problem.charge.value}, {scheme})"]
+    tell(lines, record, as_json=as_json)

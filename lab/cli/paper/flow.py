@@ -2,12 +2,11 @@
 and the paper's Table 2 beside ours; ``study``: the distributed version, and time over size.
 """
 
-import json
 import math
 import resource
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,7 +19,8 @@ from federator.cli.planning.watching import interruption, watch
 from federator.planner.flow.instance import Instance
 from federator.planner.flow.instance_file import NODES_MAX, REQUESTS_MAX, encode
 from federator.planner.lagrangian import heuristic as lagrangian
-from lab.cli.common import tell
+from lab.frame.printing import fields_of, tell
+from lab.frame.settings import options, setting
 from lab.papers.flow import generators, studies
 from lab.papers.flow.comparison import METHODS, TABLE_2, Run, Summary, run_of, summarise
 from lab.papers.pricing.world import Conditions
@@ -29,129 +29,110 @@ SIZES = {size.name: size for size in generators.TABLE_1}
 KINDS = ("table1", "grid", "geometric", "topology")
 
 
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What an instance is made of, by its kind."""
+
+    seed: int = setting(0, "", 0, 2**31 - 1)
+    size: str = setting("case3", "Of table1.", among=[*SIZES])
+    rows: int = setting(5, "Of grid.", 2, 1_000)
+    cols: int = setting(5, "Of grid.", 2, 1_000)
+    nodes: int = setting(50, "Of geometric.", 2, NODES_MAX)
+    name: str = setting("sndlib/germany50", "Of topology.")
+    topics: int = setting(40, "", 1, REQUESTS_MAX)
+    fan_out: int = setting(4, "Most subscribers of a topic.", 1)
+    tightness: float | None = setting(
+        None,
+        "Capacity as a share of what shortest paths would need. [table1 0.75, else 0.9]",
+        least=0.05,
+        most=10,
+    )
+
+
 @click.command("generate")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("-o", "--output", type=FILE, help="Where to. [standard output]")
-@option("--seed", type=click.IntRange(0, 2**31 - 1), default=0)
-@click.option("--size", type=click.Choice(list(SIZES)), default="case3", help="Of table1. [case3]")
-@click.option("--rows", type=click.IntRange(2, 1_000), default=5, help="Of grid. [5]")
-@click.option("--cols", type=click.IntRange(2, 1_000), default=5, help="Of grid. [5]")
-@click.option("--nodes", type=click.IntRange(2, NODES_MAX), default=50, help="Of geometric. [50]")
-@click.option("--name", default="sndlib/germany50", help="Of topology. [sndlib/germany50]")
-@option("--topics", type=click.IntRange(1, REQUESTS_MAX), default=40)
-@option("--fan-out", type=click.IntRange(1), default=4, help="Most subscribers of a topic.")
-@click.option(
-    "--tightness",
-    type=click.FloatRange(0.05, 10),
-    default=None,
-    help="Capacity as a share of what shortest paths would need. [table1 0.75, else 0.9]",
-)
-def generate(
-    kind: str,
-    output: Path | None,
-    seed: int,
-    size: str,
-    rows: int,
-    cols: int,
-    nodes: int,
-    name: str,
-    tightness: float | None,
-    **demand: int,
-) -> None:
+@options(Generated)
+def generate(asked: Generated, kind: str, output: Path | None) -> None:
     """Write an instance of KIND: the same seed gives the same instance."""
-    tight = tightness or (0.75 if kind == "table1" else 0.9)
+    tight = asked.tightness or (0.75 if kind == "table1" else 0.9)
+    drawn: dict[str, Any] = {"seed": asked.seed, "tightness": tight}
+    demand = {"topics": asked.topics, "fan_out": asked.fan_out}
     match kind:
         case "table1":
-            made = generators.table1(SIZES[size], seed=seed, tightness=tight)
+            made = generators.table1(SIZES[asked.size], **drawn)
         case "grid":
-            made = generators.grid(rows, cols, seed=seed, tightness=tight, **demand)
+            made = generators.grid(asked.rows, asked.cols, **drawn, **demand)
         case "geometric":
-            made = generators.geometric(nodes, seed=seed, tightness=tight, **demand)
+            made = generators.geometric(asked.nodes, **drawn, **demand)
         case _:
-            made = generators.real_network(name, seed=seed, tightness=tight, **demand)
+            made = generators.real_network(asked.name, **drawn, **demand)
     write(output, encode(made).decode())
 
 
 PAPER_METHODS = ("exact", "lagrangian", "annealing", "greedy", "split")
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What is compared, and how long."""
+
+    paper: bool = setting(default=False, about="The six sizes of the paper's Table 1.")
+    seeds: int = setting(10, "Per size, with --paper.", 1)
+    sizes: tuple[str, ...] = setting(
+        (),
+        "Only this size, with --paper; more than once for more.",
+        option="--size",
+        among=[*SIZES],
+    )
+    methods: tuple[str, ...] = setting(
+        (),
+        f"Only this method; more than once for more. [{', '.join(PAPER_METHODS)}]",
+        option="--method",
+        among=[*METHODS],
+    )
+    seed: int = setting(0, "Of methods.", 0, 2**31 - 1)
+    time_limit_s: float = setting(
+        600.0, "Seconds for one method on one instance.", 0.01, option="--time-limit"
+    )
+
+
 @click.command("compare")
 @click.argument("instances", nargs=-1, type=FILE)
-@click.option("--paper", is_flag=True, help="The six sizes of the paper's Table 1.")
-@click.option("--seeds", type=click.IntRange(1), default=10, help="Per size, with --paper. [10]")
-@click.option(
-    "--size",
-    "sizes",
-    multiple=True,
-    type=click.Choice(list(SIZES)),
-    help="Only this size, with --paper; more than once for more.",
-)
-@click.option(
-    "--method",
-    "methods",
-    multiple=True,
-    type=click.Choice(list(METHODS)),
-    help="Only this method; more than once for more. [exact, lagrangian, annealing, greedy, split]",
-)
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, help="Of methods. [0]")
-@option(
-    "--time-limit",
-    "time_limit_s",
-    type=click.FloatRange(0.01),
-    default=600.0,
-    help="Seconds for one method on one instance.",
-)
+@options(Compared)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per run, and a summary.")
-def compare(
-    instances: tuple[Path, ...],
-    paper: bool,
-    seeds: int,
-    sizes: tuple[str, ...],
-    methods: tuple[str, ...],
-    seed: int,
-    time_limit_s: float,
-    as_json: bool,
-) -> int:
+def compare(asked: Compared, instances: tuple[Path, ...], as_json: bool) -> int:
     """Time, cost, bound, gap, proofs and unmet requests of several methods."""
-    if paper == bool(instances):
+    if asked.paper == bool(instances):
         raise click.UsageError("either INSTANCES or --paper wanted")
-    chosen = methods or PAPER_METHODS
-    problems = _paper(seeds, sizes) if paper else ((str(p), read(p)) for p in instances)
-    total = (len(sizes) or len(generators.TABLE_1)) * seeds if paper else len(instances)
+    problems = _paper(asked) if asked.paper else ((str(p), read(p)) for p in instances)
+    sizes = len(asked.sizes) or len(generators.TABLE_1)
+    total = sizes * asked.seeds if asked.paper else len(instances)
     runs: list[Run] = []
     with interruption() as noted:
         for done, (group, problem) in enumerate(problems):
-            for method in chosen:
+            for method in asked.methods or PAPER_METHODS:
                 if noted.happened:
                     break
                 what = f"{done + 1}/{total} {problem.name or group} {method}"
-                with watch(what, time_limit_s=time_limit_s, noted=noted, quiet=as_json) as watching:
+                with watch(
+                    what, time_limit_s=asked.time_limit_s, noted=noted, quiet=as_json
+                ) as watching:
                     began = time.perf_counter()
-                    outcome = METHODS[method](problem, seed=seed, watch=watching)
+                    outcome = METHODS[method](problem, seed=asked.seed, watch=watching)
                     seconds = time.perf_counter() - began
                 runs.append(run_of(group, problem.name or group, method, seconds, outcome))
                 if as_json:
-                    click.echo(json.dumps(_finite(asdict(runs[-1]))))
+                    tell((), fields_of(runs[-1]), as_json=True)
     summaries = summarise(runs)
-    if as_json:
-        click.echo(json.dumps([asdict(summary) for summary in summaries]))
-    else:
-        click.echo("\n".join(_table(summaries, paper=paper)))
+    tell(_table(summaries, paper=asked.paper), summaries, as_json=as_json)
     return noted.exit_code
 
 
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no infinity: null."""
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in values.items()
-    }
-
-
-def _paper(seeds: int, sizes: Sequence[str]) -> Iterator[tuple[str, Instance]]:
+def _paper(asked: Compared) -> Iterator[tuple[str, Instance]]:
     for size in generators.TABLE_1:
-        if not sizes or size.name in sizes:
-            for seed in range(seeds):
+        if size.name in (asked.sizes or SIZES):
+            for seed in range(asked.seeds):
                 yield size.name, generators.table1(size, seed=seed)
 
 
@@ -202,17 +183,15 @@ def study() -> None:
 @study.command()
 @option("--first-seed", type=click.IntRange(0), default=0)
 @option("--seeds", type=click.IntRange(1, 1_000), default=20)
-@option("--noise", type=click.FloatRange(0, 0.5), default=0.0)
-@option("--rounds", type=click.IntRange(20, 1_000), default=100)
+@options(Conditions)
 @json_option
-def distributed(first_seed: int, seeds: int, noise: float, rounds: int, as_json: bool) -> int:
+def distributed(conditions: Conditions, first_seed: int, seeds: int, as_json: bool) -> int:
     """How far brokers that price their own links end above the centralised answer."""
     runs: list[studies.Settled] = []
     with interruption() as noted:
         for seed in range(first_seed, first_seed + seeds):
             what = f"seed {seed}"
             with watch(what, time_limit_s=math.inf, noted=noted, quiet=False) as watching:
-                conditions = Conditions(rounds=rounds, noise=noise)
                 settled = studies.settle(seed, conditions, watch=watching)
             if settled is None:
                 break

@@ -6,13 +6,11 @@ Exit code 1 of ``place`` when a claim does not hold in our figures that is not k
 """
 
 import csv
-import json
 import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -22,9 +20,10 @@ from rich.progress import track
 from federator.cli.options import FOLDER, PLACE, columns, json_option, option
 from federator.cli.planning.files import read_bytes
 from federator.errors import ConfigError
-from lab.cli.common import fields_of, tell
-from lab.cli.line_chart import line_chart
-from lab.cli.paper.figures import claims_of, markdown, write_figures
+from lab.frame.line_chart import line_chart
+from lab.frame.printing import fields_of, tell
+from lab.frame.settings import options
+from lab.papers.figures import HEAD, Row, Verdict, markdown, records_of, write_figures
 from lab.papers.placement.claims import CLAIMS, Means, means
 from lab.papers.placement.exact import solve_exactly
 from lab.papers.placement.hops import PlacementError
@@ -33,7 +32,7 @@ from lab.papers.placement.instance_file import parse
 from lab.papers.placement.instances import Setting, draw
 from lab.papers.placement.search import search
 from lab.papers.placement.simple import place_greedily, place_randomly
-from lab.papers.placement.sweeps import FIGURES, Row, points, rows
+from lab.papers.placement.sweeps import FIGURES, points, rows
 
 DIFFERS = 1
 
@@ -79,21 +78,16 @@ def command(
     computed = (delegation_seeds, placement_seeds)
     found = _computed(*computed) if table is None else read_table(table)
     curves = means(found)
-    verdicts = [
-        "yes" if claim.check(curves) else "differs" if claim.differs else "NO" for claim in CLAIMS
-    ]
-    lines = [("figure", "holds", "the paper says", "ours")]
-    for claim, verdict in zip(CLAIMS, verdicts, strict=True):
-        why = f" ({claim.differs})" if claim.differs else ""
-        lines.append((str(claim.figure), verdict, claim.text, claim.told(curves) + why))
+    claims = [claim.row(curves) for claim in CLAIMS]
+    verdicts = [holds for _, holds, *_ in claims]
     title = "# Placement: the paper's claims, held against ours"
-    pages = {"claims.md": f"{title}\n\n{markdown(lines)}"}
-    write_figures(out, Row._fields, found, plots=_plots(curves), pages=pages)
-    told = columns([(f, h, text) for f, h, text, _ in lines])
-    count = f"{verdicts.count('yes')} of {len(verdicts)} claims hold"
-    held = "NO" not in verdicts
-    record = {"held": held, "claims": claims_of(lines), "means": curves}
-    tell([*told, f"{count}; plots and tables are in {out}"], record, as_json=as_json)
+    pages = {"claims.md": f"{title}\n\n{markdown([HEAD, *claims])}"}
+    write_figures(out, found, plots=_plots(curves), pages=pages)
+    shown = columns([line[:3] for line in (HEAD, *claims)])
+    count = f"{verdicts.count(Verdict.YES)} of {len(verdicts)} claims hold"
+    held = Verdict.NO not in verdicts
+    record = {"held": held, "claims": records_of(claims), "means": curves}
+    tell([*shown, f"{count}; plots and tables are in {out}"], record, as_json=as_json)
     if not held:
         sys.exit(DIFFERS)
 
@@ -160,27 +154,24 @@ def solve_command(
     problem: Path, method: str, seed: int, time_limit_s: float, as_json: bool
 ) -> None:
     """Place the containers of PROBLEM (JSON) for least power."""
-    instance = parse(read_bytes(problem).decode(errors="replace"), name=str(problem))
+    instance = parse(read_bytes(problem), name=str(problem))
     placement = solve(instance, method, seed=seed, time_limit_s=time_limit_s)
     if placement is None:
         raise PlacementError(f"{method} found no placement within the capacities: try exact")
     devices = placement.device_of.tolist()
-    told = {
+    record = {
         "method": method,
         "power_mw": placement.power,
         "lower_bound_mw": placement.lower_bound,
         "topics": devices[: instance.topics],
         "services": devices[instance.topics :],
     }
-    if as_json:
-        click.echo(json.dumps(told))
-        return
     rows = [("container", "device")]
     rows += [(f"broker of topic {t}", str(d)) for t, d in enumerate(devices[: instance.topics])]
     rows += [(f"service {s}", str(d)) for s, d in enumerate(devices[instance.topics :])]
-    click.echo("\n".join(columns(rows)))
     proven = f"proven within {100 * placement.gap:.3g} %" if method in PROVING else "nothing proven"
-    click.echo(f"power {placement.power:.6g} mW, {proven}")
+    lines = [*columns(rows), f"power {placement.power:.6g} mW, {proven}"]
+    tell(lines, record, as_json=as_json)
 
 
 def solve(instance: Instance, method: str, *, seed: int, time_limit_s: float) -> Placement | None:
@@ -197,30 +188,16 @@ def solve(instance: Instance, method: str, *, seed: int, time_limit_s: float) ->
 
 
 @click.command(name="place-compare")
-@option("--devices", type=click.IntRange(1, 2_000), default=6)
-@option("--topics", type=click.IntRange(1, 10_000), default=10)
-@option("--services", type=click.IntRange(0, 10_000), default=6)
-@option("--utilisation", type=click.FloatRange(0, 1), default=0.2)
-@option("--load", type=click.FloatRange(0.01, 1), default=0.7)
-@option(
-    "--network-scale",
-    type=click.FloatRange(0),
-    default=Setting().network_scale,
-    help="Factor on the paper's power per traffic and hop.",
-)
+@options(Setting)
 @option("--seed", type=click.IntRange(0, SEED_MAX), default=0)
 @click.option("--method", "methods", type=click.Choice(METHODS), multiple=True, help="[all]")
 @option("--time-limit-s", type=click.FloatRange(0.1), default=60.0)
 @json_option
 def compare_command(
-    seed: int,
-    methods: tuple[str, ...],
-    time_limit_s: float,
-    as_json: bool,
-    **options: Any,  # noqa: ANN401  # fields of Setting by name
+    setting: Setting, seed: int, methods: tuple[str, ...], time_limit_s: float, as_json: bool
 ) -> None:
     """Compare placement methods on a random instance."""
-    setting = Setting(**options)
+    setting = replace(setting, load=setting.load or 0.7)
     instance = draw(setting, seed=seed)
     containers, pairs = setting.topics + setting.services, len(instance.pairs)
     what = f"{setting.devices} devices, {containers} containers, {pairs} pairs, seed {seed}"
@@ -248,7 +225,6 @@ class _Tried:
 
     @property
     def row(self) -> tuple[str, str, str, str, str]:
-        """Cells of a table."""
         power = self.failure if self.power_mw is None else f"{self.power_mw:.6g}"
         bound = "" if self.lower_bound_mw is None else f"{self.lower_bound_mw:.6g}"
         gap = "" if self.gap is None else f"{100 * self.gap:.3f}"

@@ -15,13 +15,11 @@ from federator.protocol.types import BrokerId
 from federator.runtime.trust.key_maker import KeyMaker
 from lab.grid.processes import warm
 from lab.grid.processes.children import (
-    Child,
     Connect,
     Sections,
+    Serving,
     Spawn,
     connect,
-    get,
-    get_json,
     python,
     toml,
     toml_sections,
@@ -70,7 +68,6 @@ class AgentConfig:
     leaves: tuple[BrokerId, ...] = ()  # that hang on it
 
     def toml(self, state_dir: Path) -> str:
-        """The configuration file."""
         top = {"federation": self.federation, "state_dir": str(state_dir)}
         lines = toml(top | {"security": self.security, "role": self.role})
         sections: Sections = {
@@ -90,7 +87,7 @@ class AgentConfig:
         return "\n".join(lines) + "\n"
 
 
-class AgentProcess(Child):
+class AgentProcess(Serving):
     """A ``federator run``; its configuration, state and log are in ``folder``.
 
     ``spawn`` starts it, and ``connect`` reaches its pages.
@@ -103,11 +100,10 @@ class AgentProcess(Child):
         spawn: Spawn = warm.spawn,
         connect: Connect = connect,
     ) -> None:
-        super().__init__(f"agent {config.id}", folder / "federator.log")
+        super().__init__(f"agent {config.id}", folder / "federator.log", connect)
         self.folder = folder
         self.config = config
         self._spawn = spawn
-        self._connect = connect
         self.config_path = folder / "federator.toml"
         self.state_dir = folder / "state"
         self._port_file = self.state_dir / "http.port"
@@ -137,33 +133,17 @@ class AgentProcess(Child):
             return False
         self._http_port = int(text)
         with contextlib.suppress(OSError, LinkError):
-            await self._get("/healthz")
+            await self.get("/healthz")
             return True
         return False
 
     async def ready(self) -> bool:
-        """What ``/readyz`` says; ``False`` also when nobody answers."""
         with contextlib.suppress(OSError, LinkError):
-            return (await self._get("/readyz"))[0] == 200
+            return (await self.get("/readyz"))[0] == 200
         return False
 
-    async def status(self) -> dict[str, Any]:
-        """What ``/status`` says. Raises as ``page``."""
-        return await self.page("/status")
-
-    async def page(self, path: str) -> dict[str, Any]:
-        """What one of its pages says. Raises ``LinkError``: it did not answer as it should."""
-        document: dict[str, Any] = await get_json(
-            self.http_port, path, who=self._what, connect=self._connect
-        )
-        return document
-
-    async def _get(self, path: str) -> tuple[int, bytes]:
-        return await get(self.http_port, path, who=self._what, connect=self._connect)
-
     @property
-    def http_port(self) -> int:
-        """Where its pages are."""
+    def http_port(self) -> int:  # type: ignore[override]  # known once it has started
         if self._http_port is None:
             raise LinkError(f"{self._what} has no HTTP port before its start")
         return self._http_port

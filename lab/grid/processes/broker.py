@@ -98,12 +98,10 @@ class BrokerProcess(Child):
 
     @property
     def place(self) -> tuple[str, int]:
-        """Where clients connect."""
         return self.host, self.port
 
     @property
     def url(self) -> str:
-        """What a configuration's ``broker.url`` wants."""
         return f"mqtt://{self.host}:{self.port}"
 
     async def start(self) -> None:
@@ -120,7 +118,6 @@ class BrokerProcess(Child):
                 return
 
     def configuration(self) -> str:
-        """The text of its mosquitto.conf."""
         lines = [f"listener {self.port} {self.host}"]
         if self.socket is not None:
             lines.append(f"listener 0 {self.socket}")

@@ -76,7 +76,6 @@ def mortal(command: list[str]) -> list[str]:
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """The command that runs ``module`` with our interpreter."""
     return [sys.executable, "-m", module, *arguments]
 
 
@@ -146,14 +145,12 @@ class Child(Started):
 
     @property
     def pid(self) -> int:
-        """Process id of the program itself: ``setpriv`` turns into it."""
         if self._process is None:
             raise LinkError(f"{self._what} was never started")
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process exists; a paused one does."""
         return self._process is not None and self._process.poll() is None
 
     async def start(self) -> None:
@@ -190,7 +187,6 @@ class Child(Started):
         return self._process is None or await end(self._process)
 
     async def restart(self) -> None:
-        """Stop cleanly and start again with the same state."""
         await self.stop()
         await self.start()
 
@@ -205,36 +201,15 @@ class Child(Started):
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
         os.kill(self.pid, signal.SIGCONT)
 
     def log_lines(self) -> list[str]:
-        """Its log so far."""
         if not self.log_path.exists():
             return []
         return self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
 
     def log_tail(self, lines: int = 10) -> str:
-        """The last lines of its log, for messages to people."""
         return "\n".join(self.log_lines()[-lines:])
-
-
-class Serving(Child):
-    """A ``Child`` that answers at ``http_port`` of this machine from its start on."""
-
-    http_port: int
-    status_path: str = "/status"
-
-    async def status(self) -> dict[str, Any]:
-        """What it tells of itself. Raises ``LinkError``: it does not answer."""
-        found: dict[str, Any] = await get_json(self.http_port, self.status_path, who=self._what)
-        return found
-
-    async def _answers(self) -> bool:
-        try:
-            return bool(await self.status())
-        except LinkError:
-            return False
 
 
 async def orders() -> AsyncIterator[dict[str, Any]]:
@@ -263,11 +238,9 @@ class Helper(Started):
 
     @property
     def pid(self) -> int:
-        """Process id of the child."""
         return self._running().pid
 
     async def start(self) -> None:
-        """Start the program."""
         with self._log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
                 *mortal(self._command),
@@ -279,7 +252,6 @@ class Helper(Started):
             )
 
     async def tell(self, message: dict[str, Any]) -> None:
-        """Send one object."""
         stdin = self._running().stdin
         assert stdin is not None
         stdin.write(json.dumps(message).encode() + b"\n")
@@ -368,12 +340,37 @@ async def _exchange(connect: Connect, port: int, request: bytes) -> bytes:
         writer.close()
 
 
-async def get_json(port: int, path: str, *, who: str, connect: Connect = connect) -> Any:  # noqa: ANN401 - a document
-    """The document of a page. Raises ``LinkError``: it did not answer as it should."""
-    try:
-        code, body = await get(port, path, who=who, connect=connect)
-    except OSError as error:
-        raise LinkError(f"{who}: {error}") from error
-    if code != 200:
-        raise LinkError(f"{who}: {path} answered {code}")
-    return json.loads(body)
+class Serving(Child):
+    """A ``Child`` with pages at ``http_port``, to which ``connect`` leads."""
+
+    http_port: int
+    status_path: str = "/status"
+
+    def __init__(self, what: str, log_path: Path, connect: Connect = connect) -> None:
+        super().__init__(what, log_path)
+        self._connect = connect
+
+    async def status(self) -> dict[str, Any]:
+        """What it tells of itself. Raises as ``page``."""
+        found: dict[str, Any] = await self.page(self.status_path)
+        return found
+
+    async def page(self, path: str) -> Any:  # noqa: ANN401  # a document
+        """One of its pages. Raises ``LinkError``: it did not answer as it should."""
+        try:
+            code, body = await self.get(path)
+        except OSError as error:
+            raise LinkError(f"{self._what}: {error}") from error
+        if code != 200:
+            raise LinkError(f"{self._what}: {path} answered {code}")
+        return json.loads(body)
+
+    async def get(self, path: str) -> tuple[int, bytes]:
+        """Status code and body of a page. Raises as the function ``get``."""
+        return await get(self.http_port, path, who=self._what, connect=self._connect)
+
+    async def _answers(self) -> bool:
+        try:
+            return bool(await self.status())
+        except LinkError:
+            return False

@@ -57,7 +57,6 @@ class ConsoleProcess(Daemon):
 
     @property
     def url(self) -> str:
-        """Where its page is."""
         return f"http://127.0.0.1:{self.http_port}/"
 
 

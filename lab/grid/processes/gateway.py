@@ -14,7 +14,6 @@ from lab.grid.processes.children import (
     Sections,
     Serving,
     Spawn,
-    get_json,
     python,
     toml,
     toml_sections,
@@ -36,7 +35,6 @@ class GatewayConfig:
     upstreams: dict[BrokerId, tuple[str, ...]] = field(default_factory=dict)
 
     def toml(self, *, port: int, http_port: int) -> str:
-        """The configuration file."""
         lines = toml({"federation": self.federation, "name": self.name})
         sections: Sections = {
             "http": {"port": http_port},
@@ -74,7 +72,6 @@ class GatewayProcess(Serving):
         self._process = self._spawn(command, log=self.log_path)
 
     async def _answers(self) -> bool:
-        """Whether it listens and a broker answers it."""
         try:
             return bool((await self.status())["ready"])
         except LinkError:
@@ -85,5 +82,5 @@ class GatewayProcess(Serving):
 
         Raises ``LinkError``: it does not answer.
         """
-        rows = await get_json(self.http_port, "/routes", who=self._what)
+        rows = await self.page("/routes")
         return {row["client"]: row for row in rows}

@@ -35,7 +35,6 @@ class Namespace:
         self.run("ip", "link", "set", "lo", "up")
 
     def remove(self) -> None:
-        """Take it away, if it was made."""
         with contextlib.suppress(LinkError):
             run("ip", "netns", "del", self.name)
 
@@ -44,11 +43,9 @@ class Namespace:
         run(*self._inside(*command), may_fail=may_fail)
 
     def spawn(self, command: list[str], *, log: Path) -> Process:
-        """As ``children.spawn``, there."""
         return children.spawn(self._inside(*command), log=log)
 
     async def connect(self, port: int) -> Streams:
-        """As ``children.connect``, there."""
         with entered(self.name):
             made = socket.socket()
         made.setblocking(False)

@@ -90,12 +90,10 @@ class Relay:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes under way now, both directions."""
         return sum(c.forth.waiting_bytes + c.back.waiting_bytes for c in self.open)
 
     @property
     def bytes_relayed(self) -> int:
-        """Bytes handed on, both directions."""
         return sum(self.bytes_by_way.values())
 
     @property
@@ -130,12 +128,10 @@ class Relay:
         )
 
     def cut(self) -> None:
-        """Reset every connection and refuse new ones."""
         self.is_cut = True
         self.reset()
 
     def reset(self) -> None:
-        """Reset every connection; new ones are welcome."""
         for connection in tuple(self.open):
             self.broken += 1
             connection.abort()
@@ -147,7 +143,6 @@ class Relay:
             connection.flow()
 
     def swallow(self, ways: Collection[Way] = tuple(Way)) -> None:
-        """Lose for good what the connections there are now send in ``ways``, their ends too."""
         for connection in tuple(self.open):
             for queue in (connection.forth, connection.back):
                 if queue.way in ways:
@@ -174,12 +169,10 @@ class Relay:
             connection.flow()
 
     def delay(self, delay_ms: float) -> None:
-        """Hold so long what arrives from now on; order is kept."""
         self.delay_s = delay_ms / 1000
 
     @property
     def read_bytes(self) -> int:
-        """The most bytes that one read takes."""
         return _READ_BYTES if self.bytes_per_s is None else _NARROW_READ_BYTES
 
     @property
@@ -191,7 +184,6 @@ class Relay:
         return min(self.buffer_bytes_max, queue)
 
     def close(self) -> None:
-        """Stop listening and drop every connection."""
         if self._listener is not None:
             asyncio.get_running_loop().remove_reader(self._listener)
             self._listener.close()
@@ -212,7 +204,6 @@ class _Connection:
         self.dialling: asyncio.Task[None] | None = None
 
     async def dial(self, accepted: socket.socket) -> None:
-        """Serve ``accepted``, dialling the target for it."""
         self.near.attach(accepted)
         sock = socket.socket()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT_BYTES)
@@ -230,12 +221,10 @@ class _Connection:
         self.flow()
 
     def flow(self) -> None:
-        """Look at both queues again: the link's state or a socket changed."""
         self.forth.flow()
         self.back.flow()
 
     def abort(self) -> None:
-        """Reset both ends now."""
         self.relay.open.discard(self)
         if self.dialling is not None:
             self.dialling.cancel()
@@ -272,11 +261,9 @@ class _End:
 
     @property
     def writable(self) -> bool:
-        """The kernel took everything so far."""
         return self._sock is not None and not self._unsent
 
     def attach(self, sock: socket.socket) -> None:
-        """Serve ``sock``, which is connected."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
@@ -333,7 +320,6 @@ class _End:
             self.incoming.flow()
 
     def pause_reading(self) -> None:
-        """Leave further bytes to TCP."""
         if self._sock is not None:
             self._loop.remove_reader(self._sock)
 
@@ -385,12 +371,10 @@ class _Queue:
         self._turn: float | None = None  # when the first chunk will have left a narrow link
 
     def forget_turn(self) -> None:
-        """The link's width changed: the first chunk leaves at another time."""
         self._turn = None
         self._read_on()
 
     def put(self, entry: bytes | _Ending, *, age_s: float = 0.0) -> None:
-        """Take a chunk that came ``age_s`` ago, or the source's end."""
         if self._closed:
             return
         if self._swallows:
@@ -411,7 +395,6 @@ class _Queue:
         return bool(self._waiting) and self._waiting[0][0] < self._loop.time() - STUCK_S
 
     def flow(self) -> None:
-        """Hand on what is due and set the timer for what is not."""
         self._stop_timer()
         if self.way in self._relay.silent:
             return
@@ -452,13 +435,11 @@ class _Queue:
         self._read_on()
 
     def _read_on(self) -> None:
-        """Let the source go on when there is room again."""
         if self._paused and self.waiting_bytes <= self._relay.room_bytes // 2:
             self._paused = False
             self._source.resume_reading()
 
     def swallow(self) -> None:
-        """Read and lose everything, what waits too."""
         self._swallows = True
         self._relay.bytes_swallowed += self.waiting_bytes
         self._waiting.clear()

@@ -78,7 +78,6 @@ async def _serve() -> None:
 
 
 def main() -> None:
-    """Serve until stdin ends."""
     sharpen_timers()
     go_first()
     with asyncio.Runner(loop_factory=precise_loop) as runner:

@@ -8,19 +8,17 @@ Source: Esposito 2018, 4; docs/codecs.md for what of it differs here.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import t as student
 
-from lab.papers.codecs.figures import Row
+from lab.papers import figures
 from lab.papers.codecs.gossip import Mode
 from lab.papers.codecs.schemes import Scheme
 from lab.papers.codecs.tree import FloatArray
+from lab.papers.figures import Verdict
 
 CONFIDENCE = 0.95
 
@@ -62,58 +60,26 @@ BOUNDED = 1.15
 """How much overhead may change with the size and still be "slightly influenced"."""
 
 
-class Verdict(StrEnum):
-    """Whether a claim holds."""
-
-    YES = "yes"
-    LEVEL = "level"
-    DIFFERS = "differs"
-    NO = "NO"
+Claim = figures.Claim[Values]
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A sentence of the paper."""
-
-    figure: int
-    text: str  # the paper's claim, shortened
-    check: Callable[[Values], Verdict]  # whether ours agree; only ``verdict`` says ``DIFFERS``
-    told: Callable[[Values], str]  # our figures
-    differs: str = ""  # where our model is known not to agree: why. Empty otherwise.
-
-    def verdict(self, values: Values) -> Verdict:
-        """``check``, unless what fails is known to."""
-        found = self.check(values)
-        return Verdict.DIFFERS if found is Verdict.NO and self.differs else found
-
-
-def by_series(rows: Iterable[Row]) -> Values:
-    """The rows as arrays over seeds, x ascending."""
-    found: dict[tuple[int, str], dict[float, dict[int, float]]] = defaultdict(
-        lambda: defaultdict(dict)
-    )
-    for row in rows:
-        found[row.figure, row.series][row.x][row.seed] = row.value
+def by_series(rows: Iterable[figures.Row]) -> Values:
     return {
-        key: {x: np.array([of[seed] for seed in sorted(of)]) for x, of in sorted(curve.items())}
-        for key, curve in found.items()
+        key: {x: np.array(values) for x, values in curve.items()}
+        for key, curve in figures.by_series(rows).items()
     }
 
 
 def overall(values: Values, figure: int, series: str) -> FloatArray:
-    """Mean over x for each seed."""
     found: FloatArray = np.mean(list(values[figure, series].values()), axis=0)
     return found
 
 
 def difference(values: Values, figure: int, one: str, other: str) -> Estimate:
-    """``one`` less ``other``, tree by tree."""
     return estimate(overall(values, figure, one) - overall(values, figure, other))
 
 
 def _order(figure: int, *pairs: tuple[str, str]) -> Callable[[Values], Verdict]:
-    """A claim that in each pair the first has more."""
-
     def check(values: Values) -> Verdict:
         found = [difference(values, figure, more, less) for more, less in pairs]
         if any(each.mean + each.half < 0 for each in found):
@@ -122,10 +88,6 @@ def _order(figure: int, *pairs: tuple[str, str]) -> Callable[[Values], Verdict]:
         return Verdict.YES if clear else Verdict.LEVEL
 
     return check
-
-
-def _holds(check: Callable[[Values], bool]) -> Callable[[Values], Verdict]:
-    return lambda values: Verdict.YES if check(values) else Verdict.NO
 
 
 def _differences(figure: int, *pairs: tuple[str, str]) -> Callable[[Values], str]:
@@ -142,8 +104,6 @@ def _means(figure: int, *series: str) -> Callable[[Values], str]:
 
 
 def _most(figure: int, highest: str, others: tuple[str, ...]) -> Callable[[Values], bool]:
-    """A claim about every size, in the mean over trees."""
-
     def check(values: Values) -> bool:
         curve = values[figure, highest]
         return all(
@@ -188,7 +148,7 @@ CLAIMS = (
     Claim(
         4,
         "the genetic algorithm's resiliency is very close to 1",
-        _holds(lambda v: estimate(overall(v, 4, GENETIC)).mean > NEAR_ONE),
+        lambda v: estimate(overall(v, 4, GENETIC)).mean > NEAR_ONE,
         _means(4, GENETIC),
     ),
     _ordered(4, "genetic more resilient than leader-follower", (GENETIC, LEADER)),
@@ -207,26 +167,26 @@ CLAIMS = (
     Claim(
         7,
         "pull gossip is the slowest at every size",
-        _holds(_most(7, PULL, (PUSH, LEADER, BEST))),
+        _most(7, PULL, (PUSH, LEADER, BEST)),
         _ends(7, PULL, LEADER, BEST),
     ),
     _ordered(7, "leader-follower is nearer to best effort than pull gossip", (PULL, LEADER)),
     Claim(
         8,
         "push gossip has by far the most overhead at every size",
-        _holds(_most(8, PUSH, (PULL, LEADER, BEST))),
+        _most(8, PUSH, (PULL, LEADER, BEST)),
         _ends(8, PUSH, PULL, LEADER),
     ),
     Claim(
         8,
         "leader-follower's overhead is hardly changed by the size",
-        _holds(_bounded),
+        _bounded,
         _ends(8, LEADER),
     ),
     Claim(
         9,
         "gossip is the most resilient, leader-follower close to it, best effort falls",
-        _holds(lambda v: _near_gossip(v) and _most(9, LEADER, (BEST,))(v)),
+        lambda v: _near_gossip(v) and _most(9, LEADER, (BEST,))(v),
         _ends(9, PUSH, PULL, LEADER, BEST),
     ),
 )

@@ -35,13 +35,11 @@ class Told(NamedTuple):
 
 
 def problem(charge: Charge = Charge.PAPER, *, opening: float = 0.0) -> Problem:
-    """The tree of Figure 2."""
     tree = Tree(np.array(PARENTS, dtype=np.int64))
     return Problem(tree, np.array(LOST, dtype=np.int64), opening, charge)
 
 
 def placements() -> Iterator[Told]:
-    """The paper's two, and the best under each cost, without and with openings."""
     plain = problem()
     yield _told("[31]", complain(plain)[0])
     improved = np.isin(np.arange(len(PARENTS)), IMPROVED)

@@ -14,10 +14,10 @@ Source: Esposito 2018, 4.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
+from lab.frame.settings import setting
 from lab.papers.codecs.games import Game, Rule
 from lab.papers.codecs.gossip import Mode, simulate_gossip
 from lab.papers.codecs.loss import Loss, planned_for
@@ -25,6 +25,7 @@ from lab.papers.codecs.plan import Charge, Plan, Problem
 from lab.papers.codecs.schemes import Scheme, decide
 from lab.papers.codecs.simulator import Lossy, Metrics, Outcome, metrics, simulate
 from lab.papers.codecs.tree import FANOUT_MAX, Tree, forest, random_tree
+from lab.papers.figures import Row
 
 OVER_TIME: Mapping[int, str] = {4: "resiliency", 5: "latency_ms", 6: "overhead"}
 OVER_SIZE: Mapping[int, str] = {7: "latency_ms", 8: "overhead", 9: "resiliency"}
@@ -38,9 +39,9 @@ GAMES = {Scheme.NON_COOPERATIVE: Rule.ALL_AT_ONCE, Scheme.LEADER_FOLLOWER: Rule.
 class Setting:
     """What the experiments share."""
 
-    seeds: int = 30  # trees, each with its own chance
+    seeds: int = setting(30, "", 2)  # trees, each with its own chance
     nodes: int = 40  # in Figures 4 to 6
-    messages: int = 1_000  # in Figures 4 to 6, per tree
+    messages: int = setting(1_000, "", 100)  # in Figures 4 to 6, per tree
     pairs: int = 100_000  # about how many (message, subscriber) pairs per tree in Figures 7 to 9
     loss: Loss = field(default_factory=Loss)  # of every link
     share: float = 0.95  # of messages whose losses the planners cover on one link
@@ -51,18 +52,7 @@ class Setting:
     sizes: tuple[int, ...] = SIZES  # nodes, in Figures 7 to 9
 
 
-class Row(NamedTuple):
-    """One value of the table."""
-
-    figure: int
-    series: str
-    x: float
-    seed: int
-    value: float
-
-
 def trees(setting: Setting, nodes: int) -> list[Tree]:
-    """One tree for each seed."""
     return [
         random_tree(nodes, np.random.default_rng([seed, nodes]), fanout_max=setting.fanout_max)
         for seed in range(setting.seeds)
@@ -70,7 +60,6 @@ def trees(setting: Setting, nodes: int) -> list[Tree]:
 
 
 def problem_of(setting: Setting, tree: Tree, charge: Charge = Charge.PAPER) -> Problem:
-    """What planners make of ``lossy_of``."""
     lossy = lossy_of(setting, tree)
     lost = planned_for(lossy.plr, lossy.abl, share=setting.share)
     lost[: tree.roots] = 0
@@ -83,7 +72,6 @@ def lossy_of(setting: Setting, tree: Tree) -> Lossy:
 
 
 def over_time(setting: Setting) -> Iterator[Row]:
-    """The values of Figures 4 to 6."""
     each = trees(setting, setting.nodes)
     whole, order = forest(each)
     lossy = lossy_of(setting, whole)
@@ -129,7 +117,6 @@ def _while_playing(setting: Setting, game: Game, lossy: Lossy, rng: np.random.Ge
 
 
 def over_size(setting: Setting) -> Iterator[Row]:
-    """The values of Figures 7 to 9."""
     for nodes in setting.sizes:
         messages = max(setting.pairs // nodes, 10)
         each = trees(setting, nodes)

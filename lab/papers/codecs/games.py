@@ -170,7 +170,6 @@ class Game:
         return Plan(self._codec.copy(), self._total.copy())
 
     def round(self) -> bool:
-        """Everyone who heard something new decides; whether anything changed."""
         decided = []
         for node in self._due:
             above = self._parent[node]
@@ -195,7 +194,6 @@ class Game:
 
 
 def play(problem: Problem, rule: Rule, rng: np.random.Generator) -> Played:
-    """Rounds until nothing changes."""
     game = Game(problem, rule, rng)
     for rounds in range(ROUNDS_MAX):
         if not game.round():

@@ -21,7 +21,6 @@ REVERSE = 0.3  # chance that a stretch of its permutation is reversed
 
 
 def evolve(problem: Problem, rng: np.random.Generator) -> Plan:
-    """The best plan found, for one tree."""
     places = np.flatnonzero(problem.tree.children[problem.tree.roots :]) + problem.tree.roots
     if not len(places):
         return with_codecs(problem, np.zeros(len(problem.tree), dtype=bool))
@@ -65,7 +64,6 @@ def _costs(problem: Problem, places: IntArray, bits: BoolArray, orders: IntArray
 def _children(
     bits: BoolArray, orders: IntArray, rng: np.random.Generator
 ) -> tuple[BoolArray, IntArray]:
-    """Breed as many children as there are parents, of random pairs."""
     pairs = rng.permutation(len(bits))
     other_bits, other_orders = bits[pairs], orders[pairs]
     cut = rng.integers(1, bits.shape[1] + 1, len(bits))

@@ -58,8 +58,6 @@ class Metrics:
 
 
 def metrics(tree: Tree, outcome: Outcome) -> Metrics:
-    """The metrics of each root's tree."""
-
     def summed(values: FloatArray) -> FloatArray:
         below = slice(tree.roots, None)
         found = np.bincount(tree.root[below], values[below], minlength=tree.roots)
@@ -75,7 +73,6 @@ def metrics(tree: Tree, outcome: Outcome) -> Metrics:
 
 
 def simulate(lossy: Lossy, plan: Plan, messages: int, rng: np.random.Generator) -> Outcome:
-    """Publish ``messages`` at every root."""
     tree = lossy.tree
     found = Outcome(0, *(np.zeros(len(tree)) for _ in range(3)))
     most = max(CELLS_MAX // len(tree), 1)

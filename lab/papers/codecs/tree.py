@@ -52,12 +52,10 @@ class Tree:
 
     @property
     def roots(self) -> int:
-        """The number of roots; they are the first nodes."""
         return int(self.levels[0].stop)
 
     @cached_property
     def levels(self) -> tuple[slice, ...]:
-        """The nodes of each depth."""
         found = [slice(0, int((self.parent == ROOT).sum()))]
         while (stop := found[-1].stop) < len(self):
             last = int(np.searchsorted(self.parent, stop, side="left"))
@@ -66,7 +64,6 @@ class Tree:
 
     @cached_property
     def root(self) -> IntArray:
-        """The root above each node, shape (N,)."""
         found = np.arange(len(self))
         for level in self.levels[1:]:
             found[level] = found[self.parent[level]]
@@ -79,7 +76,6 @@ class Tree:
         return found
 
     def interior(self, level: slice) -> IntArray:
-        """Nodes of ``level`` that have children."""
         found: IntArray = level.start + np.flatnonzero(self.children[level])
         return found
 

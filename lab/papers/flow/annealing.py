@@ -29,7 +29,6 @@ COLDEST = 0.005  # last temperature, in mean costs of a request; the first is 1
 
 
 def solve(instance: Instance, *, seed: int = 0, watch: Watch = UNWATCHED) -> Outcome:
-    """The best state without overload that was met."""
     return _Annealing(instance, random.Random(seed), watch).run(seed)
 
 
@@ -45,7 +44,6 @@ class _Annealing:
         self.overloads = 0
 
     def run(self, seed: int) -> Outcome:
-        """Anneal, then make trees of the best state."""
         instance, rng = self.instance, self.rng
         choices = self._draw_paths(seed)
         state = [0] * instance.requests
@@ -98,7 +96,6 @@ class _Annealing:
         return [[*paths.values(), nothing] for paths in found]
 
     def _change(self, request: int, path: tuple[IntArray, float], by: int) -> None:
-        """Add (``by`` 1) or take away (-1) ``request`` on ``path``."""
         instance = self.instance
         topic = int(instance.request_topic[request])
         used, rate = self.used[topic], float(instance.rate[topic])

@@ -65,7 +65,6 @@ class Run:
 
 
 def run_of(group: str, name: str, method: str, seconds: float, outcome: Outcome) -> Run:
-    """What is kept of ``outcome``."""
     return Run(
         group=group,
         instance=name,
@@ -97,7 +96,6 @@ class Summary:
 
 
 def summarise(runs: Sequence[Run]) -> list[Summary]:
-    """One line per group and method, in the order of appearance."""
     best = {run.instance: run.cost for run in runs if run.method == "exact" and run.proven}
     keys = list(dict.fromkeys((run.group, run.method) for run in runs))
     return [_summary(group, method, runs, best) for group, method in keys]

@@ -61,7 +61,6 @@ class Size:
 
     @property
     def brokers(self) -> int:
-        """The nodes that are neither publisher nor subscriber."""
         return self.nodes - self.topics - self.subscribers
 
 
@@ -312,7 +311,6 @@ def tighten(file: InstanceFile, *, tightness: float) -> Instance:
 
 
 def widen(instance: Instance, rng: Generator) -> Instance:
-    """Give ``instance`` just enough room for one routing that serves everybody."""
     bench = Workbench(instance)
     added = np.zeros_like(instance.capacity)
     for topic in rng.permutation(instance.topics).tolist():

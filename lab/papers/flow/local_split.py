@@ -66,7 +66,6 @@ class _Split:
         return "done"
 
     def _ask(self, node: int, topic: int) -> None:
-        """Have ``node`` choose a feed for ``topic``."""
         if node == self.instance.publisher[topic] or node in self.feed[topic]:
             return
         if node not in self.waiting:
@@ -116,7 +115,6 @@ class _Split:
         ]
 
     def _is_fed_by(self, node: int, above: int, topic: int) -> bool:
-        """Whether ``node`` gets the topic through ``above``, or would."""
         while node != above:
             if node not in self.feed[topic]:
                 return False
@@ -124,7 +122,6 @@ class _Split:
         return True
 
     def _demand(self, node: int, topic: int) -> int:
-        """Requests that ``node`` has to serve, its own included."""
         wanted = self.instance.request_node[self.instance.requests_of(topic)]
         return sum(self._is_fed_by(int(each), node, topic) for each in wanted)
 

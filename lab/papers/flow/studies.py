@@ -77,6 +77,5 @@ def work(nodes: int, topics: int) -> float:
 
 
 def exponent(amounts: Sequence[float], seconds: Sequence[float]) -> float:
-    """The power of ``amounts`` that ``seconds`` grow with, by least squares of logarithms."""
     slope, _ = np.polyfit(np.log(amounts), np.log(seconds), 1)
     return float(slope)

@@ -27,7 +27,6 @@ class _Dual:
     parts: Matrix  # shape (P, 2, D): what the first and the second container of a pair bear
 
     def value(self, instance: Instance) -> float:
-        """The bound that this dual proves."""
         return float(self.pays.min(axis=1).sum() - self.prices @ instance.capacity)
 
 

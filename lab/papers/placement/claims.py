@@ -6,36 +6,22 @@ figures beside it.
 Source: Fawwaz 2022, 5.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
-from lab.papers.placement.sweeps import Row
+from lab.papers import figures
 
 Curve = Mapping[float, float]
 Means = Mapping[tuple[int, str], Curve]  # by figure and series: mean over seeds by x
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A sentence of the paper."""
-
-    figure: int
-    text: str  # the paper's claim, shortened
-    check: Callable[[Means], bool]  # whether our means agree
-    told: Callable[[Means], str]  # our figures
-    differs: str = ""  # where our model is known not to agree: why. Empty otherwise.
+Claim = figures.Claim[Means]
 
 
-def means(rows: Iterable[Row]) -> Means:
-    """Mean over seeds; x ascending."""
-    values: dict[tuple[int, str], dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        values[row.figure, row.series][row.x].append(row.value)
+def means(rows: Iterable[figures.Row]) -> Means:
     return {
-        key: {x: sum(found) / len(found) for x, found in sorted(curve.items())}
-        for key, curve in values.items()
+        key: {x: sum(values) / len(values) for x, values in curve.items()}
+        for key, curve in figures.by_series(rows).items()
     }
 
 

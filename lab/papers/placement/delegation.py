@@ -39,7 +39,6 @@ class Setting:
 
     @property
     def topics(self) -> int:
-        """All topics of all networks."""
         return self.networks * self.publishers
 
 

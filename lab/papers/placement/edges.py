@@ -55,7 +55,6 @@ class Edge:
 
 
 def plan(description: Description, policy: Policy) -> list[Edge]:
-    """What each broker but the hub owns and keeps under ``policy``."""
     topics, traffic = tabulate(description)
     totals = Totals(traffic)
     owned = policies.delegated(totals, policy)

@@ -73,17 +73,14 @@ class Instance:
 
     @property
     def devices(self) -> int:
-        """D, the number of devices."""
         return len(self.capacity)
 
     @property
     def topics(self) -> int:
-        """T, the number of topics."""
         return int(self.shared_traffic.shape[0])
 
     @property
     def containers(self) -> int:
-        """T + S, the number of broker and service containers."""
         return sum(self.shared_traffic.shape)
 
     @cached_property

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from lab.frame.settings import setting
 from lab.papers.placement.hops import Matrix, hops_of
 from lab.papers.placement.instance import Instance
 
@@ -34,17 +35,18 @@ class Setting:
     a hop then costs a hundredth of the computing.
     """
 
-    devices: int = 6  # D
-    topics: int = 10  # T
-    services: int = 6  # S
-    utilisation: float = 0.2  # share of topics that a service uses on average, 0 to 1
-    load: float | None = None  # workload as a share of all capacities; None leaves Table 3's
+    devices: int = setting(6, "", 1, 2_000)  # D
+    topics: int = setting(10, "", 1, 10_000)  # T
+    services: int = setting(6, "", 0, 10_000)  # S
+    utilisation: float = setting(0.2, "", 0, 1)  # share of topics that a service uses on average
+    # Workload as a share of all capacities; None leaves Table 3's.
+    load: float | None = setting(None, "[0.7]", 0.01, 1)
     links: float = 0.5  # links beyond a tree, per device
     topic_mbps: float = 30.0  # mean traffic of all clients with one topic
     user_mbps: float = 10.0  # mean traffic of all users with one service
     shared_mbps: float = 50.0  # mean traffic of one topic with one service that uses it
     spread: float = 0.75  # of all traffic around its mean, 0 to 1
-    network_scale: float = 200.0  # factor on Table 3's power per traffic
+    network_scale: float = setting(200.0, "Factor on the paper's power per traffic and hop.", 0)
     service_work: tuple[float, float] = SERVICE_WORK  # least and most workload per Mbps
 
     @property
@@ -54,14 +56,12 @@ class Setting:
 
     @property
     def expected_work(self) -> float:
-        """Mean workload of all containers."""
         shared = self.services * self.topics_used * self.shared_mbps
         brokers = BROKER_WORK * (self.topics * self.topic_mbps + shared)
         return brokers + sum(self.service_work) / 2 * (shared + self.services * self.user_mbps)
 
 
 def draw(setting: Setting, *, seed: int) -> Instance:
-    """A random instance."""
     rng = np.random.default_rng(seed)
     devices, topics, services = setting.devices, setting.topics, setting.services
     uses = rng.permuted(np.arange(topics * services).reshape(services, topics), axis=1)

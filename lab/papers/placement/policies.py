@@ -93,7 +93,6 @@ def delegated(totals: Totals, policy: Policy) -> Mask:
 
 
 def account(totals: Totals, policy: Policy) -> Account:
-    """The account of ``policy``: what it costs."""
     owned = delegated(totals, policy)
     traffic = totals.traffic
     up = np.where(owned & ~totals.wanted_outside, 0.0, traffic.published)
@@ -109,7 +108,6 @@ def account(totals: Totals, policy: Policy) -> Account:
 
 
 def compare(traffic: Traffic) -> Mapping[Policy, Account]:
-    """Every policy's account of the same traffic."""
     totals = Totals(traffic)
     return {policy: account(totals, policy) for policy in Policy}
 

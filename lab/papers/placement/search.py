@@ -48,25 +48,21 @@ class State:
         self.price = dear / (least_work * PRICED_SHARE)
 
     def copy_from(self, other: "State") -> None:
-        """Be as ``other``, of the same instance."""
         self.device_of[:] = other.device_of
         self.pays[:] = other.pays
         self.load[:] = other.load
 
     @property
     def overload(self) -> float:
-        """Workload beyond capacities, on all devices."""
         return float(np.maximum(self.load - self._room, 0.0).sum())
 
     def put(self, c: int, d: int) -> None:
-        """Place a container that is nowhere."""
         self.device_of[c] = d
         self.load[d] += self._work[c]
         others, mw = self._flows[c]
         self.pays[others] += mw[:, None] * self.instance.hops[d]
 
     def lift(self, c: int) -> None:
-        """Take a container away."""
         d = self.device_of[c]
         self.device_of[c] = NOWHERE
         self.load[d] -= self._work[c]
@@ -101,7 +97,6 @@ class State:
         return (c, partner) if swapped else (c,)
 
     def partners(self, c: int) -> Ints:
-        """Containers that have a flow with ``c``."""
         return self._flows[c][0]
 
     def _shift_savings(self, c: int, here: int) -> Matrix:

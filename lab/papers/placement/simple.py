@@ -34,7 +34,6 @@ def place_randomly(instance: Instance, rng: np.random.Generator) -> Placement | 
 def _place(
     instance: Instance, order: Ints, method: str, choose: Callable[[int, Ints], int]
 ) -> Placement | None:
-    """Put each container, in ``order``, on the device that ``choose`` takes of those with room."""
     free = room(instance)
     device_of: Ints = np.zeros(instance.containers, dtype=np.intp)
     for c in order:

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lab.papers.placement.sweeps import Point, Row, points, rows
+from lab.papers.figures import Row
+from lab.papers.placement.sweeps import Point, points, rows
 
 _TYPES = {str: T.StringType(), int: T.IntegerType(), float: T.DoubleType()}
 

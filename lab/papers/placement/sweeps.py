@@ -8,10 +8,10 @@ Source: Fawwaz 2022, 5; docs/placement.md 3.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
+from lab.papers.figures import Row
 from lab.papers.placement import delegation as delegation_paper
 from lab.papers.placement import instances as placement_paper
 from lab.papers.placement.exact import can_be_placed
@@ -61,16 +61,6 @@ class Point:
     scale: float = 1.0  # of the paper's publishers and subscriptions; sizes, not probabilities
 
 
-class Row(NamedTuple):
-    """One value of the table: of a figure's series, at ``x``, from one seed."""
-
-    figure: int
-    series: str
-    x: float
-    seed: int
-    value: float
-
-
 def points(*, delegation_seeds: int, placement_seeds: int, scale: float = 1.0) -> Iterator[Point]:
     for sweep, values in SWEEPS.items():
         seeds = delegation_seeds if FIGURES[sweep][0] < 17 else placement_seeds
@@ -80,7 +70,6 @@ def points(*, delegation_seeds: int, placement_seeds: int, scale: float = 1.0) -
 
 
 def rows(point: Point) -> list[Row]:
-    """The rows of figures that one point gives."""
     match point.sweep:
         case "locality" | "subscribers" | "popularity":
             return _delegation_rows(point)

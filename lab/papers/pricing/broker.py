@@ -75,7 +75,6 @@ class Broker:
     moves: int = 0
 
     def measure(self, topic: int, rate: float) -> None:
-        """Take in what was counted of ``topic``, which is published here, in the last round."""
         demand = self.demand.setdefault(topic, Demand())
         if demand.take(rate):
             self._notice()
@@ -88,7 +87,6 @@ class Broker:
                 channel.quoted = None
 
     def subscribe(self, topics: set[int]) -> None:
-        """Note that local clients want ``topics`` from now on."""
         if topics != self.subscribed:
             self.subscribed = topics
             self._notice()
@@ -112,7 +110,6 @@ class Broker:
         return self.round - self.began + (channels.NEGOTIATED_ROUNDS if self.began else 0)
 
     def needs(self, topic: int) -> bool:
-        """Whether we publish ``topic``, or somebody here or below wants it."""
         state = self.topics.get(topic)
         below = state is not None and bool(state.children)
         return below or self._wants(topic) or topic in self.published
@@ -185,7 +182,6 @@ class Broker:
         return {} if owned is None else {channel: owned.price(self.rates)}
 
     def hear(self, message: Announcement) -> HeardOffer:
-        """Take in what a neighbour says of its routes."""
         self.prices.update(message.prices)
         if message.began > self.began:
             self._join_epoch(message.began)
@@ -309,7 +305,6 @@ class Broker:
                 assert_never(verdict)
 
     def joins(self, neighbour: int) -> Joins:
-        """All that we want from ``neighbour``."""
         topics = {
             topic
             for topic, state in self.topics.items()
@@ -326,7 +321,6 @@ class Broker:
         return Joins(self.id, wants, whole, self._told(link.channel))
 
     def _requests(self, topic: int) -> int:
-        """Requests served through this broker."""
         below = sum(want.requests for want in self.topics[topic].below.values())
         return below + (topic in self.subscribed)
 
@@ -352,12 +346,10 @@ class Broker:
         return channels.leaves(self._price(link.channel), capacity=link.capacity, topic=topic)
 
     def _price(self, channel: int) -> Price:
-        """The price of a link as its owner last said."""
         owned = self.owned.get(channel)
         return self.prices.get(channel, NO_PRICE) if owned is None else owned.price(self.rates)
 
     def on_joins(self, message: Joins) -> dict[int, Joins]:
-        """Feed a neighbour: whom to ask for what we now need ourselves."""
         self.prices.update(message.prices)
         arc, channel = self.out_arcs[message.sender]
         owned = self.owned.get(channel)
@@ -380,7 +372,6 @@ class Broker:
         return asked
 
     def _drop_child(self, message: Joins) -> set[int]:
-        """Stop feeding the sender what it does not ask for: parents to ask for less ourselves."""
         arc, channel = self.out_arcs[message.sender]
         parents = set()
         for topic, state in self.topics.items():

@@ -86,20 +86,17 @@ class Channel:
     quoted: Price | None = None  # what was last told, while it holds
 
     def renew(self, topic: int, arc: int, round_: int, *, loss: float) -> None:
-        """``topic`` is carried on ``arc``."""
         if self.losses.get((topic, arc)) != loss:
             self.quoted = None
         self.asked[topic, arc] = round_
         self.losses[topic, arc] = loss
 
     def release(self, topic: int, arc: int) -> None:
-        """``topic`` is not carried on ``arc`` any more."""
         self.quoted = None
         self.asked.pop((topic, arc), None)
         self.losses.pop((topic, arc), None)
 
     def load(self, rates: Rates) -> float:
-        """What is carried, by known ``rates``."""
         return sum(rates[topic].mean for topic, _ in self.asked if topic in rates)
 
     def spread(self, rates: Rates) -> float:
@@ -188,7 +185,6 @@ def charge(
 
 
 def leaves(price: Price, *, capacity: float, topic: int) -> bool:
-    """Whether ``topic``, which is carried, is among those who should leave a full link."""
     lacking = price.load - capacity - STAYS * price.spread
     if lacking <= ROUNDING * capacity or not price.seats:
         return False

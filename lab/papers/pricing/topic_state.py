@@ -42,7 +42,6 @@ class TopicState:
     spares: dict[int, float] = field(default_factory=dict)
 
     def drop(self, child: int) -> None:
-        """Feed ``child`` no longer."""
         del self.children[child], self.below[child]
 
     def weigh(self, penalty: float) -> None:
@@ -53,7 +52,6 @@ class TopicState:
             self.dear = True
 
     def way(self, neighbour: int) -> float:
-        """Cost of the way over ``neighbour``, which was heard."""
         return self.heard[neighbour].cost + self.lengths[neighbour]
 
     def around(self, neighbour: int, *, broker: int) -> tuple[float, int | None]:

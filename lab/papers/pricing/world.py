@@ -16,6 +16,7 @@ from federator.planner.flow.instance import BoolArray, Instance
 from federator.planner.flow.outcome import Outcome, outcome
 from federator.planner.flow.routing import Routing, account, from_arcs, prune
 from federator.planner.flow.watch import UNWATCHED, Progress, Watch
+from lab.frame.settings import setting
 from lab.papers.pricing.admission import admit
 from lab.papers.pricing.broker import Broker, InLink
 from lab.papers.pricing.channels import PRESENT_MAX, Channel
@@ -42,10 +43,10 @@ TURNS = 6  # rounds from one turn of a topic to its next
 class Conditions:
     """What brokers have to live with."""
 
-    rounds: int = 100  # announcement rounds
+    rounds: int = setting(100, "", 20, 1_000)  # announcement rounds
     delay_ms: tuple[int, int] = (5, 40)  # least and most delay of a message
     loss: float = 0.02  # share of messages that are lost
-    noise: float = 0.0  # share by which a measured rate is off, at most
+    noise: float = setting(0.0, "", 0, 0.5)  # share by which a measured rate is off, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,6 @@ class World:
         self._usable = _usable(instance)
 
     def run(self, watch: Watch) -> str:
-        """Live through all rounds, or through so many more; why it ended."""
         rounds, lived = self.conditions.rounds, len(self.records)
         for round_ in range(lived, lived + rounds):
             if watch.over():
@@ -122,7 +122,6 @@ class World:
             broker.subscribe(wanted[broker.id])
 
     def routing(self) -> Routing:
-        """What is carried now: arcs by which publishers reach subscribers, admitted throughout."""
         arcs: list[list[int]] = [[] for _ in range(self.instance.topics)]
         for broker in self.brokers:
             for topic, state in broker.topics.items():
@@ -253,7 +252,6 @@ class World:
 
     @property
     def now_ms(self) -> int:
-        """The simulated instant."""
         return self.agenda.now_ms
 
     def _later(self, after_ms: int, call: Callable[..., None], *args: object) -> None:
@@ -266,7 +264,6 @@ def _usable(instance: Instance) -> BoolArray:
 
 
 def _brokers(instance: Instance) -> list[Broker]:
-    """Every node as a broker that knows its own links, topics and clients and nothing else."""
     unit = float(instance.cost.mean()) or 1.0
     owner: dict[int, int] = {}
     for arc in range(instance.arcs):

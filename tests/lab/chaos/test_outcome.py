@@ -3,11 +3,10 @@
 from lab.chaos.layout import Layout
 from lab.chaos.ledger import Counts
 from lab.chaos.run import Happened, Outcome, Plan
-from lab.grid.topology import Grid
 
 
 def outcome(*happened, qos=(1,), **counts):
-    plan = Plan(Grid(1, 2), seed=1, minutes=1, rate=1, qos=qos, classes=())
+    plan = Plan(rows=1, columns=2, seed=1, minutes=1, rate=1, qos=qos, classes=())
     layout = Layout((1,), (2,), (), {}, ())
     return Outcome(plan, layout, counts={"none": Counts(**counts)}, happened=list(happened))
 

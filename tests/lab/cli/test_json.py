@@ -11,15 +11,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from lab.cli import over_delivery
-from lab.cli.common import fields_of, tell
-from lab.cli.nat import Beside
-from lab.cli.nat import told as told_of_nat
 from lab.cli.paper.codecs import command as codecs
 from lab.cli.paper.place import compare_command as place_compare
+from lab.frame.printing import fields_of, tell
 from lab.grid.clients import Tally
+from lab.leaves import in_vain
 from lab.leaves.naming import NAMINGS
-from lab.nat.run import WAYS, Outcome
+from lab.nat.run import WAYS, Beside, Outcome
 
 
 class Blow(StrEnum):
@@ -70,15 +68,15 @@ def test_for_people_there_are_lines(capsys):
 
 
 def test_over_delivery_tells_bytes_and_the_verdict(monkeypatch):
-    monkeypatch.setattr(over_delivery, "NAMINGS", {"shops": NAMINGS["shops"]})
+    monkeypatch.setattr(in_vain, "NAMINGS", {"shops": NAMINGS["shops"]})
 
-    found = printed(over_delivery.command, "--publications", "2000", "--bounds", "375")
+    found = printed(in_vain.command, "--publications", "2000", "--bounds", "375")
 
     assert found["held"] is True
     shops = found["over_delivery"]["shops"]
-    assert [each["bound"] for each in shops] == [375, over_delivery.DEFAULT]
+    assert [each["bound"] for each in shops] == [375, in_vain.DEFAULT]
     assert 0 < shops[0]["then"]["bytes_in_vain"] <= shops[0]["then"]["bytes_carried"]
-    assert found["in_vain_judged"] < over_delivery.IN_VAIN_MAX
+    assert found["in_vain_judged"] < in_vain.IN_VAIN_MAX
 
 
 def test_a_figure_of_a_paper_is_told_by_series_and_place():
@@ -117,8 +115,9 @@ def test_a_site_behind_nat_is_told_beside_the_two_way_link():
         tally.arrived((1).to_bytes(8) + (0).to_bytes(8) + (0).to_bytes(8), 1_000_000)
         arrivals[way] = tally.arrivals(1)
 
-    lines, held = told_of_nat(Outcome(arrivals, {}, moves=3))
+    outcome = Outcome(arrivals, {}, moves=3)
 
-    assert held
+    lines = [*outcome.lines()]
+    assert outcome.held
     assert lines[0] == "the router's address changed 3 times"
-    assert lines[-2:-1] == ["from the hub: median delay 1.00 of the two-way link's"]
+    assert lines[-1] == "from the hub: median delay 1.00 of the two-way link's"

@@ -7,8 +7,8 @@ import pytest
 
 from federator.errors import ConfigError
 from lab import cli
-from lab.cli.line_chart import line_chart
 from lab.cli.paper.place import read_table
+from lab.frame.line_chart import line_chart
 from lab.papers.flow.comparison import METHODS
 
 

@@ -39,16 +39,19 @@ def test_solve_says_where_and_how_sure_it_is(tmp_path, method):
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ({"devices": []}, "topics of the file must be a list"),
+        ({"devices": []}, "missing required field `topics`"),
         ({**PROBLEM, "links": []}, "links: no way leads from device 0 to [1]"),
-        ({**PROBLEM, "version": 2}, "the file: 'version' is unknown, one of ['broker_work', "),
-        ({**PROBLEM, "topics": [{"client": []}]}, "topics[0]: 'client' is unknown"),
+        ({**PROBLEM, "version": 2}, "contains unknown field `version`"),
+        (
+            {**PROBLEM, "topics": [{"client": []}]},
+            "topics[0]: Object contains unknown field",
+        ),
         ({**PROBLEM, "network_power": -1}, "network_power must be finite and not negative, got -1"),
-        ({**PROBLEM, "broker_work": 10**400}, "int too large"),
+        ({**PROBLEM, "broker_work": 10**400}, "broker_work: Number out of range"),
         ({**PROBLEM, "devices": [{"capacity": -1, "power": 1}] * 2}, "capacity must be finite and"),
         ({**PROBLEM, "services": [OWING]}, "shared_traffic must be finite and not negative"),
         ({**PROBLEM, "links": [[0, 2]]}, "[0, 2] is no pair of devices 0 to 1"),
-        ({**PROBLEM, "network_power": "much"}, "network_power: 'much' is no number"),
+        ({**PROBLEM, "network_power": "much"}, "network_power: Expected `float`, got `str`"),
     ],
 )
 def test_a_bad_problem_is_told_in_one_line(tmp_path, content, complaint):

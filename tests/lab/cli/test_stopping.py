@@ -5,7 +5,7 @@ import signal
 import pytest
 from click.exceptions import Exit
 
-from lab.cli.common import until_stopped
+from lab.frame.printing import until_stopped
 
 
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])

@@ -15,8 +15,8 @@ RECORDS = 20_000
 
 
 def written(folder: Path, *, processes=1, **options):
-    order = Order(**{"brokers": BROKERS, "records": RECORDS, "seed": 6} | options, folder=folder)
-    return write(order, processes=processes)
+    order = Order(**{"brokers": BROKERS, "records": RECORDS, "seed": 6} | options)
+    return write(order, folder, processes=processes)
 
 
 def lines_in(folder: Path):

@@ -6,10 +6,11 @@ import pytest
 from rich.console import Console
 
 from lab.grid.clients import Arrivals
-from lab.grid.measure import Announcements, Delivery, Outcome, delivery_faults
+from lab.grid.measure import Announcements, Outcome, delivery_faults
 from lab.grid.report import as_json, render, render_mesh
 from lab.grid.scenario import SPOHN2021
 from lab.grid.topology import expected_mesh
+from lab.grid.trial import Delivery
 from tests.lab.grid.ids import ids
 
 ARRIVALS = Arrivals(
@@ -28,14 +29,7 @@ ARRIVALS = Arrivals(
 
 
 def delivery(place, subscriber, *, hops, arrivals=ARRIVALS):
-    return Delivery(
-        publications=1000,
-        place=ids(place)[0],
-        subscriber=subscriber,
-        hops=hops,
-        floor_ms=5.0 * hops,
-        arrivals=arrivals,
-    )
+    return subscriber, Delivery(*ids(6, place), hops, 5.0 * hops, arrivals)
 
 
 def outcome(*, arrivals=ARRIVALS):
@@ -67,7 +61,7 @@ def test_the_papers_figures_and_ours_stand_side_by_side_uncut(columns):
     text = printed(outcome(), columns)
 
     assert "…" not in text
-    row = next(line for line in text.splitlines() if line.startswith(" 1000 2 "))
+    row = next(line for line in text.splitlines() if line.split()[:2] == ["1000", "2"])
     for figure in ("34.77 ±3.17", "22.35 ±8.06", "36.00", "2.35", "0.59"):
         assert figure in row
     assert "42.58 ±4.48" in text

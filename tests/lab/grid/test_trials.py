@@ -23,7 +23,7 @@ from lab.grid.trial import (
     WITH,
     WITHOUT,
     Arrangement,
-    Pair,
+    Delivery,
     Setting,
     State,
     TrialOutcome,
@@ -58,7 +58,7 @@ def outcome(setting, *pairs, data=800):
 
 def pair(subscriber, delay_ms, *, hops=2, **options):
     (here,) = ids(subscriber)
-    return Pair(ids(6)[0], here, hops, 5.0 * hops, arrivals(delay_ms, **options))
+    return Delivery(ids(6)[0], here, hops, 5.0 * hops, arrivals(delay_ms, **options))
 
 
 def test_paths_are_the_cheapest_and_of_these_the_one_by_the_smallest_brokers():

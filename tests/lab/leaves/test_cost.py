@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.leaves.cost import Cost, Size, flat
+from lab.leaves.cost import Cost, Outcome, Size
 
 
 def cost(*, memory=70_000_000, quiet=250.0, changing=300.0):
@@ -24,4 +24,4 @@ def cost(*, memory=70_000_000, quiet=250.0, changing=300.0):
     ],
 )
 def test_a_leaf_pays_about_as_much_beside_a_large_world(last, held):
-    assert flat([cost(), last], memory_bytes_max=5_000_000, traffic_max=1.2) is held
+    assert Outcome([cost(), last]).held is held

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from lab.cli.over_delivery import DEFAULT, IN_VAIN_MAX
+from lab.leaves.in_vain import DEFAULT, IN_VAIN_MAX
 from lab.leaves.naming import FILTERS, LEAVES, NAMINGS, SKEW
 from lab.leaves.over_delivery import over_delivery
 

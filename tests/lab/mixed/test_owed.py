@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from lab.mixed.run import Looked, Outcome, Plan
+from lab.mixed.run import Looked, Outcome, Settings
 from lab.mixed.traffic import Tally, owed
 
-PLAN = Plan(minutes=1, rate=50, seed=1, report_every_min=1, plant=False)
-PLANTED = Plan(minutes=1, rate=50, seed=1, report_every_min=1, plant=True)
+PLAN = Settings(minutes=1, rate=50, seed=1, report_every_min=1, plant=False)
+PLANTED = Settings(minutes=1, rate=50, seed=1, report_every_min=1, plant=True)
 
 
 def test_owed_is_what_was_published_between_coming_and_going():

@@ -1,9 +1,9 @@
 """What a steered run is judged by, and its picture, by hand."""
 
 from lab.steered.drawing import picture
-from lab.steered.run import CAPACITY, DEMANDS, GRID, Outcome, Spell
+from lab.steered.narrow import CAPACITY, DEMANDS, GRID, Spell
+from lab.steered.run import Outcome
 from lab.steered.traffic import Arrived
-from lab.steered.verdicts import verdicts
 
 WAYS = [way for link in GRID.links for way in ((link.a, link.b), (link.b, link.a))]
 
@@ -20,7 +20,7 @@ def outcome(*, moved_s=20.0, **steered):
 
 
 def missed(found):
-    return [each.text.split()[0] for each in verdicts(found) if not each.held]
+    return [each.text.split()[0] for each in found.verdicts() if not each.held]
 
 
 def test_what_is_wanted_is_held():
@@ -38,7 +38,8 @@ def test_each_thing_that_is_not_so_is_missed():
 
 
 def test_the_picture_shows_each_direction_of_each_link_before_and_after():
-    drawn = picture(outcome())
+    found = outcome()
+    drawn = picture(found.plain[-1], found.steered[-1])
 
     assert drawn.count("<line") == 2 * len(WAYS)
     assert "110%" in drawn

@@ -23,7 +23,7 @@ from federator.protocol.effects import FilterRoute
 from federator.protocol.messages.steering import STEERING_VERSION, LinkLoad, Load, passes
 from federator.protocol.steering.link_meter import LinkMeter, LinkSample
 from lab.steered import demands
-from lab.steered.run import CAPACITY
+from lab.steered.narrow import CAPACITY
 from tests.protocol.data.narrow import Narrow, NarrowWorld
 
 PACKET_BYTES = 8_192

@@ -18,7 +18,7 @@ from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.data_path import CustodyMessenger, DataPath
-from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from federator.runtime.mqtt.link import Endpoint, Inbound, LinkObserver, MqttLink
 from federator.runtime.mqtt.wire import packet_id_at
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from lab.grid.processes.broker import BrokerProcess
@@ -29,7 +29,7 @@ DATA_TOPIC = "$fed/fed/data"
 NOW = Now(Millis(0), 0)
 
 
-class Client:
+class Client(LinkObserver):
     """One connection; keeps the bytes of every PUBLISH it gets."""
 
     def __init__(self, broker: BrokerProcess, client_id: str, *, acknowledge: bool = True) -> None:
@@ -38,10 +38,6 @@ class Client:
         self.link = MqttLink(
             Endpoint(broker.host, broker.port), self, client_id=client_id, acknowledge=acknowledge
         )
-
-    def on_up(self, link: MqttLink, session_present: bool) -> None: ...
-
-    def on_subscribed(self, link: MqttLink) -> None: ...
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         self.downs += 1

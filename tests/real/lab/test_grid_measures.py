@@ -44,7 +44,7 @@ async def test_what_a_cut_link_loses_is_counted_and_a_fault(tmp_path):
         finally:
             await measurement.stop()
 
-    (delivery,) = outcome.federated
+    ((_, delivery),) = outcome.federated
     arrivals = delivery.arrivals
     assert 0 < arrivals.lost < 400
     assert arrivals.duplicates == arrivals.disordered == arrivals.foreign == 0

@@ -2,9 +2,8 @@
 
 import pytest
 
-from lab.cli.on_path import lines
 from lab.on_path.moods import Mood
-from lab.on_path.run import SILENCE_S_MAX, run
+from lab.on_path.run import SILENCE_S_MAX, Settings, run
 from tests.real.undisturbed import tell
 
 BUSY = 10
@@ -15,11 +14,10 @@ BUSY = 10
 async def test_nothing_of_qos_1_is_lost_on_a_path_that_drops_delays_repeats_and_makes_up(tmp_path):
     moods = (Mood.SWALLOW, Mood.SILENT, *Mood)
 
-    outcome = await run(
-        tmp_path, minutes=0.6, rate_hz=40, seed=4, moods=moods, progress=lambda line: None
-    )
+    settings = Settings(minutes=0.6, rate_hz=40, seed=4, moods=moods)
+    outcome = await run(settings, tmp_path, lambda line: None)
 
-    told = "\n".join(lines(outcome))
+    told = "\n".join(outcome.lines())
     streams = outcome.arrivals.values()
     tell(
         row="on the path of direct links and datagrams",

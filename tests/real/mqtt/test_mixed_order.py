@@ -8,9 +8,7 @@ broker hands QoS 2 on when it is released. So a link publishes QoS 1 after that.
 import asyncio
 import itertools
 
-import mqtt5
-
-from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
+from tests.real.client import Client
 from tests.real.flow import running
 from tests.real.polling import until
 
@@ -20,25 +18,16 @@ BURST = 60  # of each: three windows
 AMONG_THEM = 20
 
 
-class Client(LinkObserver):
-    """Remembers what came, by topic."""
-
-    def __init__(self, port, client_id):
-        self.came = {}
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
-
-    def on_publishes(self, link, chunk, publishes):
-        for packet, _, _ in publishes:
-            self.came.setdefault(packet.topic, []).append(int(packet.payload))
-
-    @property
-    def count(self):
-        return sum(map(len, self.came.values()))
+def numbers(subscriber):
+    """What came, by topic."""
+    found = {}
+    for topic, payload in subscriber.came:
+        found.setdefault(topic, []).append(int(payload))
+    return found
 
 
 async def test_publications_keep_their_order_when_qos_1_comes_among_qos_2(broker):
-    subscriber = Client(broker.port, "subscriber")
-    subscriber.link.subscribe([mqtt5.TopicFilter("#", max_qos=mqtt5.QoS.EXACTLY_ONCE)])
+    subscriber = Client(broker.port, "subscriber", "#", qos=2)
     hasty = Client(broker.port, "hasty")
     sources = [Client(broker.port, f"source-{n}") for n in range(SOURCES)]
     clients = (subscriber, hasty, *sources)
@@ -54,19 +43,18 @@ async def test_publications_keep_their_order_when_qos_1_comes_among_qos_2(broker
                 await asyncio.sleep(0.0002)
                 assert hasty.link.publish("hasty", b"%d" % (burst * AMONG_THEM + number), qos=1)
                 count = next(sent)
-            await until(lambda n=count: subscriber.count == n, "the burst has come")
+            await until(lambda n=count: len(subscriber.came) == n, "the burst has come")
 
     wanted = {f"source-{n}": list(range(BURSTS * BURST)) for n in range(SOURCES)}
-    assert subscriber.came == {**wanted, "hasty": list(range(AMONG_THEM * BURSTS))}
+    assert numbers(subscriber) == {**wanted, "hasty": list(range(AMONG_THEM * BURSTS))}
 
 
 async def test_a_burst_of_both_reaches_a_subscriber_of_qos_1_in_order(broker):
-    subscriber, source = Client(broker.port, "subscriber"), Client(broker.port, "source")
-    subscriber.link.subscribe([mqtt5.TopicFilter("#", max_qos=mqtt5.QoS.AT_LEAST_ONCE)])
+    subscriber, source = Client(broker.port, "subscriber", "#"), Client(broker.port, "source")
     async with running(subscriber, source):
         await until(lambda: subscriber.link.connected and source.link.connected, "both connect")
         for number in range(BURSTS * BURST):
             assert source.link.publish("mixed", b"%d" % number, qos=1 + number // 3 % 2)
-        await until(lambda: subscriber.count == BURSTS * BURST, "all have come")
+        await until(lambda: len(subscriber.came) == BURSTS * BURST, "all have come")
 
-    assert subscriber.came == {"mixed": list(range(BURSTS * BURST))}
+    assert numbers(subscriber) == {"mixed": list(range(BURSTS * BURST))}

@@ -8,7 +8,7 @@ import structlog.testing
 
 from federator.protocol.discovery.log_lines import ERROR_TOPIC
 from federator.runtime.agent.presence import OwnBrokerPresence
-from federator.runtime.mqtt.link import Endpoint, MqttLink
+from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
 from federator.runtime.mqtt.wire import read_packets
 from tests.real.polling import until
 from tests.tcp_server import serving
@@ -17,7 +17,7 @@ ACCEPTED = mqtt5.ConnAckPacket().write()
 THROWN_OUT = b"1795226421: Client ctl already connected, closing old connection."
 
 
-class Place:
+class Place(LinkObserver):
     """A broker that lets everybody in, and an agent's connections to it.
 
     Attributes:
@@ -56,10 +56,6 @@ class Place:
         writer.write(ACCEPTED)
         while await reader.read(1_000):
             pass
-
-    def on_up(self, link, session_present): ...
-
-    def on_publishes(self, link, chunk, publishes): ...
 
     def on_subscribed(self, link):
         if link is not self.links["retained"]:

@@ -12,21 +12,23 @@ Source: docs/protocol.md 7.5.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby, product
 from pathlib import Path
 from typing import Final
 
 from federator.protocol.types import BrokerId
+from lab.frame.experiment import Result, Tell, experiment
+from lab.frame.settings import setting
 from lab.grid.clients import Arrivals, Client, Tally, stamped
 from lab.grid.running import RunningGrid
-from lab.grid.stage import Pages
-from lab.grid.streams import PAYLOAD_BYTES, running
+from lab.grid.stage import DEEP, Pages, widened
+from lab.grid.streams import PAYLOAD_BYTES, paced, running
 from lab.grid.topology import Grid
 
 GRID: Final = Grid(3, 3, first_id=0)
-BROKER_LINES: Final = ("max_queued_messages 0", "sys_interval 1")
 STEADY_S: Final = 0.5
 """Traffic before anything happens."""
 
@@ -36,6 +38,7 @@ LOOKED_S: Final = 2.0
 
 LINGER_S: Final = 1.0
 QOS: Final = (0, 1)
+GAP_S_MAX: Final = 0.1
 
 
 class Blow(StrEnum):
@@ -82,6 +85,28 @@ PLACES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Settings:
+    """Which blows fall where, how often, and on how fast a traffic."""
+
+    rounds: int = setting(20, "Blows of each kind at each place.", 1, 1_000)
+    blows: tuple[str, ...] = setting(
+        (),
+        "What happens to the core; all of them when none is named.",
+        option="--blow",
+        among=[blow.value for blow in Blow],
+    )
+    places: tuple[str, ...] = setting(
+        (),
+        "Where the core is, and who publishes and subscribes; all of them when none is named.",
+        option="--place",
+        among=[place.name for place in PLACES],
+    )
+    rate_hz: float = setting(50.0, "msg/s at each QoS.", 1, 500, option="--rate")
+    delay_ms: float = setting(1.0, "ms of each link.", 0, 100, option="--delay")
+    redundancy: int = setting(2, "Parents per broker.", 1, 4)
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """What one subscriber felt of one blow, at one quality of service."""
 
@@ -93,14 +118,35 @@ class Round:
     arrivals: Arrivals
 
     @property
-    def twice(self) -> int:
-        """Copies beyond the first."""
-        return self.arrivals.duplicates
+    def held(self) -> bool:
+        whole = self.arrivals.exact if self.qos else not self.arrivals.duplicates
+        return whole and self.gap_s <= GAP_S_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Result):
+    """What all subscribers felt of all blows."""
+
+    rounds: list[Round]
 
     @property
-    def broken(self) -> bool:
-        """Whether something came twice, or QoS 1 lost or disordered something."""
-        return self.twice > 0 or (self.qos > 0 and not self.arrivals.exact)
+    def held(self) -> bool:
+        return all(each.held for each in self.rounds)
+
+    def lines(self) -> Iterator[str]:
+        def kind(each: Round) -> tuple[str, str, int]:
+            return each.place.name, each.blow, each.qos
+
+        for (place, blow, qos), some in groupby(sorted(self.rounds, key=kind), key=kind):
+            felt = list(some)
+            yield (
+                f"{place}, {blow}, QoS {qos}: longest silence"
+                f" {max(each.gap_s for each in felt):.3f} s,"
+                f" {sum(each.arrivals.lost for each in felt)} lost of"
+                f" {sum(each.arrivals.sent for each in felt)},"
+                f" {sum(each.arrivals.duplicates for each in felt)} twice,"
+                f" {sum(each.arrivals.disordered for each in felt)} out of order"
+            )
 
 
 class _Meshes:
@@ -122,11 +168,9 @@ class _Meshes:
 
     @property
     def clients(self) -> list[Client]:
-        """All of them but newcomers."""
         return [*self.at_core.values(), *self.counted.values(), self.publisher]
 
     def newcomers(self) -> list[Client]:
-        """Who makes another broker the core."""
         return list(self._subscribers(self.place.newcomer).values())
 
     def _subscribers(self, id: BrokerId) -> dict[int, Client]:
@@ -135,22 +179,14 @@ class _Meshes:
         at = self._grid.endpoint(id)
         return {qos: Client(at, f"{name}-{qos}", topic) for qos, topic in topics}
 
-    async def publish(self, rate_hz: float, publications: int) -> int:
-        """Publish so many at each quality of service, at a steady rate."""
-        loop = asyncio.get_running_loop()
-        due_s = loop.time()
-        for number in range(publications):
+    async def publish(self, rate_hz: float, publications: int) -> None:
+        async for number in paced(publications, rate_hz):
             for qos, topic in self.topics.items():
-                payload = stamped(
-                    self._number, number, time.monotonic_ns(), payload_bytes=PAYLOAD_BYTES
-                )
+                now_ns = time.monotonic_ns()
+                payload = stamped(self._number, number, now_ns, payload_bytes=PAYLOAD_BYTES)
                 assert self.publisher.link.publish(topic, payload, qos=qos), "its broker lives"
-            due_s += 1 / rate_hz
-            await asyncio.sleep(max(0.0, due_s - loop.time()))
-        return publications
 
     def fault(self, pages: Pages) -> str | None:
-        """What keeps the meshes from standing around their core, if anything."""
         for here, page in pages.items():
             for filter in self.topics.values():
                 mine = [mesh for mesh in page["meshes"] if mesh["filter"] == filter]
@@ -161,40 +197,31 @@ class _Meshes:
         return None
 
 
-async def run(
-    blows: Sequence[Blow],
-    folder: Path,
-    *,
-    places: Sequence[Place],
-    rounds: int,
-    rate_hz: float,
-    delay_ms: float,
-    redundancy: int,
-    progress: Callable[[str], None],
-) -> list[Round]:
-    """Strike ``rounds`` times at each place with each blow; files are in ``folder``, which exists.
+async def run(settings: Settings, folder: Path, tell: Tell) -> Outcome:
+    """Run a 3 x 3 grid, and kill the core's broker or agent, or move the core, under traffic.
 
-    Raises:
-        LinkError: Something did not start, or no mesh came to stand.
+    Exits 0 when no subscriber heard nothing for more than 0.1 s, nothing came twice, and at QoS 1
+    nothing was lost or out of order; 1 otherwise. A round takes about ten seconds.
     """
+    places = [each for each in PLACES if each.name in (settings.places or (each.name,))]
+    blows = [each for each in Blow if each in (settings.blows or (each,))]
     grid = RunningGrid(
-        GRID, folder, link_delay_ms=delay_ms, redundancy=redundancy, broker_options=BROKER_LINES
+        GRID,
+        folder,
+        link_delay_ms=settings.delay_ms,
+        redundancy=settings.redundancy,
+        broker_options=DEEP,
     )
     found: list[Round] = []
     async with grid:
-        progress(f"{len(GRID.ids)} brokers and agents stand")
-        number = 0
-        for turn in range(rounds):
-            for place in places:
-                for blow in blows:
-                    number += 1
-                    each = await _round(grid, place, blow, number, rate_hz)
-                    worst = max(one.gap_s for one in each)
-                    progress(
-                        f"round {turn + 1}, {place.name}, {blow}: longest silence {worst:.3f} s"
-                    )
-                    found += each
-    return found
+        tell(f"{len(GRID.ids)} brokers and agents stand")
+        every = product(range(settings.rounds), places, blows)
+        for number, (turn, place, blow) in enumerate(every, 1):
+            felt = await _round(grid, place, blow, number, settings.rate_hz)
+            worst = max(each.gap_s for each in felt)
+            tell(f"round {turn + 1}, {place.name}, {blow}: longest silence {worst:.3f} s")
+            found += felt
+    return Outcome(found)
 
 
 async def _round(
@@ -245,4 +272,7 @@ async def _recover(grid: RunningGrid, core: BrokerId, blow: Blow) -> None:
     elif blow is Blow.AGENT:
         await grid.agents[core].restart()
     await grid.until(grid.links_up)
-    await grid.until(grid.interest_known)
+    await grid.until(widened)
+
+
+command = experiment("core-death", Settings, run)

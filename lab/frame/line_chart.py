@@ -68,7 +68,6 @@ def line_chart(
 
 
 def stacked(charts: Sequence[str]) -> str:
-    """Several charts below each other, as one picture."""
     size = f'width="{WIDTH}" height="{HEIGHT}"'
     parts = [
         chart.replace("<svg ", f'<svg y="{HEIGHT * number}" {size} ', 1)
@@ -106,7 +105,6 @@ def _text(x: float, y: float, text: str, anchor: str, *, bold: bool = False) -> 
 
 
 def _ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers that span ``low`` to ``high``."""
     span = (high - low) or abs(high) or 1.0
     rough = span / about
     magnitude = 10 ** math.floor(math.log10(rough))
@@ -116,6 +114,5 @@ def _ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def _powers(low: float, high: float) -> list[float]:
-    """Powers of ten that span ``low`` to ``high``."""
     first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
     return [float(10**n) for n in range(first, last + 1)]

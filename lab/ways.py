@@ -7,12 +7,14 @@ Source: docs/topology.md, "Behind NAT".
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from federator.protocol.types import BrokerId
+from lab.frame.experiment import Result, Tell, experiment
+from lab.frame.settings import setting
 from lab.grid.clients import Arrivals
 from lab.grid.processes.children import spawn
 from lab.grid.processes.ports import free_ports
@@ -35,29 +37,46 @@ class Carried:
     arrivals: Arrivals  # of the steady stream
 
 
-Outcome = dict[str, tuple[Carried, Carried]]
-"""By way: to the hub, and from it."""
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How long and how fast."""
+
+    burst: int = setting(20_000, "Publications, QoS 1.", 1, 1_000_000)
+    rounds: int = setting(3, "Bursts of each way.", 1, 100)
+    seconds: float = setting(20.0, "Of steady streams.", 1, 86_400)
+    rate_hz: float = setting(100.0, "msg/s, QoS 1.", 1, 2_000, option="--rate")
 
 
-async def run(
-    folder: Path,
-    *,
-    burst: int,
-    rounds: int,
-    seconds: float,
-    rate_hz: float,
-    progress: Callable[[str], None],
-) -> Outcome:
-    """Measure with configurations and logs in ``folder``.
+@dataclass(frozen=True, slots=True)
+class Outcome(Result):
+    """What each way carried, to the hub and from it."""
 
-    Args:
-        burst: Publications of one burst.
-        rounds: Bursts of each way.
-        seconds: Of the steady streams.
-        rate_hz: Of each of them.
+    ways: dict[str, tuple[Carried, Carried]]
 
-    Raises:
-        LinkError: Something did not start, or a burst got lost.
+    @property
+    def held(self) -> bool:
+        return all(each.arrivals.exact for both in self.ways.values() for each in both)
+
+    def lines(self) -> Iterator[str]:
+        yield "| link | to the hub, msg/s | from it | median delay, ms, to it | from it |"
+        yield "| -- | -- | -- | -- | -- |"
+        for name, both in self.ways.items():
+            rates = [
+                f"{each.rate_hz:,.0f} ({each.rate_hz / plain.rate_hz:.2f})"
+                for each, plain in zip(both, self.ways[PLAIN], strict=True)
+            ]
+            delays = [f"{each.arrivals.delay_ms_p50:.1f}" for each in both]
+            yield f"| {' | '.join([name, *rates, *delays])} |"
+
+    def record(self) -> dict[str, object]:
+        both = self.ways.items()
+        return {"ways": {name: {"to_hub": to, "from_hub": back} for name, (to, back) in both}}
+
+
+async def run(settings: Settings, folder: Path, tell: Tell) -> Outcome:
+    """Run links by TCP, in WebSockets, and in WebSockets that one end dials, beside each other.
+
+    Exits 0 when every publication arrived once and in order; 1 otherwise.
     """
     async with Stage(folder, broker_options=BROKER_LINES, spawn=spawn) as stage:
         await _start(stage)
@@ -70,13 +89,13 @@ async def run(
         }
         streams = [stream for pair in both.values() for stream in pair]
         async with flowing(streams):
-            rates = await bursts(streams, burst, rounds, progress)
-            steady = (stream.steady(seconds, rate_hz) for stream in streams)
-            told = dict(zip(streams, await asyncio.gather(*steady), strict=True))
-        return {
-            name: (Carried(rates[to], told[to]), Carried(rates[back], told[back]))
+            rates = await bursts(streams, settings.burst, settings.rounds, tell)
+            steady = (stream.steady(settings.seconds, settings.rate_hz) for stream in streams)
+            came = dict(zip(streams, await asyncio.gather(*steady), strict=True))
+        return Outcome({
+            name: (Carried(rates[to], came[to]), Carried(rates[back], came[back]))
             for name, (to, back) in both.items()
-        }
+        })  # fmt: skip
 
 
 async def _start(stage: Stage) -> None:
@@ -95,3 +114,6 @@ async def _start(stage: Stage) -> None:
             more["broker"], more["links"] = {"advertise": NOWHERE}, {"dial": "out"}
         there = stage.brokers[HUB].url if name == PLAIN else websockets[HUB]
         await stage.agent(id, {HUB: there}, more=more)
+
+
+command = experiment("ways", Settings, run)

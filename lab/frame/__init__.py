@@ -1,0 +1,1 @@
+"""What verbs share: settings as options; outcomes as lines, JSON and exit codes."""

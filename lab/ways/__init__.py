@@ -1,1 +1,0 @@
-"""The ways to a broker beside each other: how much a link carries over each."""
