@@ -29,6 +29,7 @@ VERBS = {
     "over-delivery": ("lab.leaves.in_vain", "Add up what a bounded cover carries in vain."),
     "on-path": ("lab.on_path.run", "Put a machine that does harm on the path between agents."),
     "ways": ("lab.ways", "Measure what a link carries in WebSockets beside one by TCP."),
+    "upgrade": ("lab.upgrade", "Change agents of a former commit under traffic, one by one."),
     "mosquitto-tests": ("lab.cli.mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
     "console-pictures": (
         "lab.cli.console:pictures",
