@@ -33,10 +33,11 @@ from federator.protocol.types import BrokerId
 from lab.event_log.layout import Layout
 from lab.sim.agenda import Agenda
 from lab.sim.data import number_of
-from lab.sim.failover.world import FailoverWorld
+from lab.sim.failover.part import Failover
 from lab.sim.network import Agent
 from lab.sim.plan import LinkPlan, WorldPlan
 from lab.sim.watcher import Watcher
+from lab.sim.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,7 @@ def _play(
 ) -> None:
     offset = story.seconds
     notes = Recorder()
-    world = FailoverWorld(_plan(layout, strategy), seed=seed, watcher=notes)
+    world = World(_plan(layout, strategy), seed=seed, watcher=notes, parts=(Failover,))
     notes.agenda = world.agenda
     blows = _blows(world, layout)
     begun = 0
@@ -259,9 +260,7 @@ def _play(
     _take_over(story, notes, offset, story.seconds)
 
 
-def _probe(
-    world: FailoverWorld, notes: Recorder, layout: Layout
-) -> tuple[frozenset[tuple[int, int]], ...]:
+def _probe(world: World, notes: Recorder, layout: Layout) -> tuple[frozenset[tuple[int, int]], ...]:
     numbers = [world.publish(BrokerId(stream.origin), stream.topic)[0] for stream in layout.streams]
     world.run_until(world.now_ms + PROBE_S * 1_000)
     return tuple(frozenset(notes.carried.pop(number, ())) for number in numbers)
@@ -287,7 +286,7 @@ def _plan(layout: Layout, strategy: Strategy) -> WorldPlan:
     )
 
 
-def _blows(world: FailoverWorld, layout: Layout) -> dict[str, Callable[[], None]]:
+def _blows(world: World, layout: Layout) -> dict[str, Callable[[], None]]:
     """What a scene can begin with: the host of a broker with many links dies, and so on."""
     degree = {at: sum(1 for arc in layout.arcs if arc[0] == at) for at in range(len(layout.ids))}
     relay = BrokerId(max(sorted(degree)[1:], key=lambda at: (degree[at], -at)))

@@ -159,6 +159,7 @@ class DataWorld(Protocol):
     wires: Wires
     watcher: Watcher
     fired: Counter[str]
+    wall_offset_ms: Counter[BrokerId]
 
     def now_of(self, agent: Agent) -> Now:
         """The clocks of an agent's host."""

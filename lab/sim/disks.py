@@ -16,8 +16,8 @@ from federator.protocol.forwarding.frames import keys_in
 from federator.protocol.forwarding.publications import packets_in
 from federator.protocol.types import BrokerId
 from lab.sim.data import number_of
+from lab.sim.plan import RECORDS_MAX
 
-RECORDS_MAX = 1_000_000
 KEEP_S = 1_800
 
 

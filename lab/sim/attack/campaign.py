@@ -39,10 +39,11 @@ from lab.sim.data import HOP_LIMIT, packet_of
 from lab.sim.invariants import Invariants
 from lab.sim.messages.campaign import tell
 from lab.sim.messages.ledger import INVENTED, INVENTED_UNDER_CUSTODY
-from lab.sim.messages.world import MessageWorld
+from lab.sim.messages.real_clients import world_of
 from lab.sim.network import Agent
 from lab.sim.scenario import FILTERS, TOPICS
 from lab.sim.watcher import Watcher
+from lab.sim.world import World
 
 BURST = 200
 HEARD_MAX = 5_000
@@ -56,11 +57,11 @@ def run_attack(story: AttackStory) -> SeedResult:
     beneath, plan = story.beneath, story.beneath.plan
     invariants = Invariants()
     watcher = invariants if story.member is None else Watcher()
-    speech = partial(SealedSpeech, seed=beneath.seed, ids=plan.world.ids, proven=story.proven)
-    world = MessageWorld(plan, seed=beneath.seed, watcher=watcher, speech=speech)
+    speech = partial(SealedSpeech, seed=beneath.seed, ids=plan.ids, proven=story.proven)
+    world, clients = world_of(plan, seed=beneath.seed, watcher=watcher, speech=speech)
     invariants.attach(world)
-    world.ledger.lied_to = story.member is not None
-    world.ledger.proven = story.proven
+    clients.ledger.lied_to = story.member is not None
+    clients.ledger.proven = story.proven
     assert isinstance(world.speech, SealedSpeech)
     attacker = Attacker(world, story, world.speech.keyrings)
     for move in story.moves:
@@ -69,14 +70,14 @@ def run_attack(story: AttackStory) -> SeedResult:
     def stood() -> None:
         invariants.links_stay = story.calm
 
-    return tell(world, beneath, stood=stood)
+    return tell(clients, beneath, stood=stood)
 
 
 class Attacker:
     """Makes the moves of a story in ``world``, where strangers stand beside every broker."""
 
     def __init__(
-        self, world: MessageWorld, story: AttackStory, keyrings: Mapping[BrokerId, Keyring]
+        self, world: World, story: AttackStory, keyrings: Mapping[BrokerId, Keyring]
     ) -> None:
         self._world = world
         self._keyrings = keyrings
@@ -269,14 +270,14 @@ def _changed(frame: Frame, sender: BrokerId, rng: random.Random, *, proven: bool
     return Frame(**fields)
 
 
-def _epoch(world: MessageWorld, id: BrokerId, rng: random.Random) -> Epoch:
+def _epoch(world: World, id: BrokerId, rng: random.Random) -> Epoch:
     """An agent's epoch, or a later one, or an absurd one."""
     now = world.disks[id].epoch
     return Epoch(rng.choice((now, now + 1, now + 1_000_000, *ABSURD)))
 
 
 def _lies(
-    kind: MoveKind, world: MessageWorld, sender: BrokerId, rng: random.Random
+    kind: MoveKind, world: World, sender: BrokerId, rng: random.Random
 ) -> list[control.Message]:
     solicit, announcement, want, page, *asked = _words(world, sender, rng)
     match kind:
@@ -292,7 +293,7 @@ def _lies(
             return asked
 
 
-def _words(world: MessageWorld, sender: BrokerId, rng: random.Random) -> list[control.Message]:
+def _words(world: World, sender: BrokerId, rng: random.Random) -> list[control.Message]:
     """One lie of each kind that ``sender`` could say about somebody else."""
     about = rng.choice([id for id in world.plan.ids if id != sender])
     epoch, number = _epoch(world, about, rng), rng.choice(ABSURD)

@@ -62,7 +62,7 @@ class AttackStory:
     @property
     def calm(self) -> bool:
         """Nothing but the attack goes wrong."""
-        return not (self.beneath.faults or self.beneath.mishaps or self.beneath.plan.world.loss)
+        return not (self.beneath.faults or self.beneath.mishaps or self.beneath.plan.loss)
 
 
 def draw(seed: int, *, moves: int = MOVES, **draws: Any) -> AttackStory:  # noqa: ANN401
@@ -70,7 +70,7 @@ def draw(seed: int, *, moves: int = MOVES, **draws: Any) -> AttackStory:  # noqa
     rng = random.Random(f"attack {seed}")
     faulty = draws.pop("faulty", True) and rng.random() >= FAULTLESS_SHARE
     beneath = stories.draw(seed, faulty=faulty, **draws)
-    ids = beneath.plan.world.ids
+    ids = beneath.plan.ids
     member = rng.choice(ids) if rng.random() < 0.5 else None
     kinds = OF_STRANGERS if member is None else OF_MEMBERS
     when_ms = range(beneath.settle_ms, beneath.heal_ms)

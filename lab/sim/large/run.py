@@ -17,8 +17,8 @@ from lab.sim.convergence import demand
 from lab.sim.faults import Fault, FaultKind, schedule
 from lab.sim.large.checks import SAMPLE, SampledInvariants, astray, complaints
 from lab.sim.large.plan import START_MS, TOPIC_DOWN, TOPICS_UP, LargePlan
-from lab.sim.messages.hubs import Port
-from lab.sim.messages.world import MessageWorld
+from lab.sim.messages.real_clients import world_of
+from lab.sim.plan import Port
 
 CALLS_MAX = 1_000_000_000
 CHECK_EVERY_MS = 500
@@ -86,7 +86,7 @@ def run(large: LargePlan, *, deaths: int, say: Say) -> Outcome:
         outcome.violation = f"{violation.invariant}: {violation.detail}"
     outcome.events = story.world.agenda.calls_made
     outcome.simulated_ms = story.world.now_ms
-    outcome.published = len(story.world.ledger.published)
+    outcome.published = len(story.clients.ledger.published)
     outcome.excused = sum(n for what, n in story.world.fired.items() if what.startswith("excused"))
     outcome.overall = story.traffic(Counter(), 0)
     return outcome
@@ -97,7 +97,7 @@ class _Story:
         self._outcome, self._say = outcome, say
         self._large = large
         invariants = SampledInvariants(large)
-        self.world = MessageWorld(large.plan, seed=large.seed, watcher=invariants)
+        self.world, self.clients = world_of(large.plan, seed=large.seed, watcher=invariants)
         self.world.agenda.calls_max = CALLS_MAX
         invariants.attach(self.world)
         self._rng = random.Random(f"story {large.seed}")
@@ -139,14 +139,14 @@ class _Story:
             outcome.deaths += count
             self._publish(every_ms // PUBLISH_EVERY_MS, every_ms)
             world.run_until(world.now_ms + every_ms - 1)
-            demand("leads", astray(world, self._large, self._started_ms, self._rng))
+            demand("leads", astray(self.clients, self._large, self._started_ms, self._rng))
             self._say(f"{outcome.deaths} deaths")
         world.run_until(back_ms)
         outcome.healed_ms = self._converge("heals") - back_ms
         self._say(f"healed {outcome.healed_ms / 1_000:.1f} s after the last return")
         self._demand_all("owed")
         self._promise()
-        world.ledger.calm = True
+        self.clients.ledger.calm = True
         self._publish(PUBLICATIONS, PUBLISHING_MS)
         world.run_until(world.now_ms + PUBLISHING_MS + DRAIN_MS)
         self._demand_all("arrives again")
@@ -161,21 +161,21 @@ class _Story:
         return stand(self.world, wrong, until_ms=until_ms, every_ms=CHECK_EVERY_MS)
 
     def _complaints(self) -> Iterator[str]:
-        return complaints(self.world, self._large, self._sample)
+        return complaints(self.clients, self._large, self._sample)
 
     def _outstanding(self) -> list[str]:
-        return self.world.ledger.outstanding(lambda _one, _other: True)
+        return self.clients.ledger.outstanding(lambda _one, _other: True)
 
     def _demand_all(self, invariant: str) -> None:
         demand(invariant, self._outstanding())
 
     def _promise(self) -> None:
         """Sampled sites and all control rooms are promised what they want from now on."""
-        world, sampled = self.world, {port.leaf for port in self._sample}
-        for id, subscriber in world.subscribers.items():
-            if subscriber.plan.broker in sampled or subscriber.plan.broker in world.hubs.switches:
+        sampled = {port.leaf for port in self._sample} | self.clients.hubs.switches.keys()
+        for id, subscriber in self.clients.subscribers.items():
+            if subscriber.plan.broker in sampled:
                 demand("subscribed", [] if subscriber.subscribed else [f"{id!r} is not"])
-                world.ledger.promise(id, subscriber.filters)
+                self.clients.ledger.promise(id, subscriber.filters)
 
     # --- what clients do ---
 
@@ -191,7 +191,7 @@ class _Story:
                 topic = f"{self._large.sites[rng.choice(self._sample).leaf]}/{TOPIC_DOWN}"
                 broker = rng.choice((broker, source.hub))
             when_ms = world.now_ms + at * during_ms // count
-            world.agenda.at(when_ms, world.client_publishes, f"p-{broker}", broker, topic, 1)
+            world.agenda.at(when_ms, self.clients.client_publishes, f"p-{broker}", broker, topic, 1)
 
     # --- figures ---
 

@@ -8,13 +8,14 @@ Source: measured on Mosquitto 2.0.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from federator.protocol.discovery import VERSION_TOPIC
 from federator.protocol.types import BrokerId
 from lab.sim.agenda import Agenda
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message, Receiver, Session
+from lab.sim.plan import BrokerPlan
 
 LOCAL_MS = 1  # one way between a client and its broker
 
@@ -30,17 +31,6 @@ _COUNTS = (
     "$SYS/broker/subscriptions/count",
     "$SYS/broker/shared_subscriptions/count",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerPlan:
-    """How a broker is configured."""
-
-    queued_max: int = 1_000  # messages that wait for one client beyond those in flight
-    persistent: bool = False  # it saves its sessions
-    autosave_ms: int = 1_800_000  # how often, while it runs; an orderly stop saves too
-    sys_interval_ms: int = 10_000  # between two publications of its numbers
-    logs: bool = True  # it says what its clients do
 
 
 class MessageBroker:

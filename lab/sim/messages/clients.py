@@ -9,25 +9,13 @@ Source: OASIS MQTT 5.0, sections 3.1.2.4 and 4.4.
 import random
 from dataclasses import dataclass, field
 
-from federator.protocol.types import BrokerId
 from lab.sim.agenda import Agenda
 from lab.sim.messages.brokers import LOCAL_MS, MessageBroker
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import Message, Session, control_client_id
+from lab.sim.plan import SubscriberPlan
 
 RECONNECT_MS = (100, 1_500)
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriberPlan:
-    """A client that subscribes."""
-
-    id: str
-    broker: BrokerId
-    filters: tuple[tuple[str, int], ...]  # with the QoS it asks for
-    persistent: bool = True  # its session outlives its connection
-    protocol: int = 4  # 4 (3.1.1) or 5; one of MQTT 5 has one filter, or would get more copies
-    start_ms: int = 0  # when it connects first: before the agents listen, or after
 
 
 @dataclass(eq=False, repr=False)

@@ -30,7 +30,7 @@ QUEUE_MAX = 1_000
 NOTED_MS = 2_500  # by then what was sent is acknowledged, and its marker noted, once a second
 
 
-class HostContext(DataWorld, Protocol):
+class Surroundings(Protocol):
     """What an agent's process has around it; ``agent`` is always the one that speaks."""
 
     def interest_changed(
@@ -60,7 +60,8 @@ class DataConnection(Writer):
     _agent: Agent
     _broker: MessageBroker
     _ledger: Ledger
-    _world: HostContext
+    _world: DataWorld
+    _around: Surroundings
     session: tuple[Session, int] | None = None  # at the broker, and which connection of it
     session_number: int = 0  # grows with each connection
     _life: int = 0  # of the broker that we are connected to
@@ -149,7 +150,7 @@ class DataConnection(Writer):
         for packet_id, _ in packet_ids:
             message = session.in_flight.get(packet_id)
             if message is not None:
-                self._world.acknowledging(self._agent, message.number)
+                self._around.acknowledging(self._agent, message.number)
             self._broker.acknowledge(session, connection, packet_id)
 
     # --- as what writes to the disk ---
@@ -163,7 +164,7 @@ class DataConnection(Writer):
         if agent.crash_after <= 0:
             agent.doomed = True
             self.process_dies()
-            self._world.doom(agent)
+            self._around.doom(agent)
 
     def too_old(self, numbers: list[int]) -> None:
         """The log had no room any more for these publications."""
@@ -215,7 +216,7 @@ class DataConnection(Writer):
     def _die_with_broker(self, messages: Iterable[Message]) -> None:
         for message in messages:
             if message.number >= 0:
-                for client in self._world.may_miss_brought(self._agent.id, message.number):
+                for client in self._around.may_miss_brought(self._agent.id, message.number):
                     self._ledger.excuse(message.number, "died with its broker", client)
                 self._ledger.tolerate_at(self._agent.id, message.number)
 

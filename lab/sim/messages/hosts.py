@@ -14,10 +14,10 @@ from functools import partial
 from federator.protocol import discovery as d
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
-from lab.sim.data import DataPath, WakeUp, packet_of
+from lab.sim.data import DataPath, DataWorld, WakeUp, packet_of
 from lab.sim.disks import KEEP_S, CustodyDisk
 from lab.sim.messages.brokers import MessageBroker
-from lab.sim.messages.data_connection import DataConnection, HostContext
+from lab.sim.messages.data_connection import DataConnection, Surroundings
 from lab.sim.messages.serving import NoteFile
 from lab.sim.messages.sessions import Message, Session, control_client_id, data_client_id
 from lab.sim.network import Agent
@@ -42,7 +42,6 @@ class HostDisk:
     record: bytes = b""
     outdated: bool = False  # what came after ``record`` could not be written
     note: NoteFile = field(default_factory=NoteFile)  # of who serves a leaf with two hubs
-    wall_offset_ms: int = 0  # this host's wall clock minus the world's
 
     def lose(self) -> None:
         """The disk is replaced by an empty one."""
@@ -60,7 +59,8 @@ class Host:
     _disk: HostDisk  # what earlier lives of the agent left
     _path: DataPath
     connection: DataConnection
-    _world: HostContext
+    _world: DataWorld
+    _around: Surroundings
     data: Session | None = None
     _control: Session | None = None
     _connections: tuple[int, int] = (0, 0)
@@ -218,7 +218,7 @@ class Host:
         for effect in effects:
             match effect:
                 case d.InterestChanged(added, removed):
-                    self._world.interest_changed(self.agent, added, removed)
+                    self._around.interest_changed(self.agent, added, removed)
                 case d.ProbeCounts(subscribe):
                     self._probe(subscribe)
                 case d.MembersChanged() | d.CountOwn() | d.CallRoll():
@@ -247,7 +247,7 @@ class Host:
         """Save what changed, and bound custody."""
         if self.discovery.revision != self._saved_revision:
             self._save(closed=False)
-        self._world.tend(self.agent)
+        self._around.tend(self.agent)
         when_ms = self._agenda.now_ms + SAVE_GAP_MS
         self._agenda.at(when_ms, self._world.run, self.agent, self._every_second)
 
@@ -278,7 +278,7 @@ class Host:
         return self._world.now_of(self.agent).ms
 
     def _wall_ms(self) -> int:
-        return self._agenda.now_ms + self._disk.wall_offset_ms
+        return self._agenda.now_ms + self._world.wall_offset_ms[self.agent.id]
 
 
 class QuietHost(Host):

@@ -10,7 +10,6 @@ Source: docs/hubs.md.
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from federator.protocol.data.stamps import StampBook, Stamps
@@ -25,7 +24,7 @@ from lab.sim.messages.hosts import HostDisk
 from lab.sim.messages.ledger import LOOK_BACK_MS, Ledger
 from lab.sim.messages.serving import Note, Serving
 from lab.sim.network import Agent
-from lab.sim.plan import Link
+from lab.sim.plan import Link, Port
 from lab.sim.world import World
 
 FIRST_LEAF, FIRST_PORT = 10, 1_000
@@ -37,15 +36,6 @@ FILTERS_MAX = (9, 12, 3_000)
 
 ROAMING_SHARE = 0.7
 """Of leaves, where there are two hubs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """Where a leaf hangs: an agent beside its hub's broker."""
-
-    id: BrokerId
-    hub: BrokerId
-    leaf: BrokerId
 
 
 def draw_ports(rng: random.Random) -> tuple[list[BrokerId], list[Link], tuple[Port, ...]]:
@@ -115,40 +105,20 @@ def has_areas(ports: Sequence[Port]) -> bool:
     return any(port.leaf in ids for port in ports)
 
 
-def beside_hubs(ports: Iterable[Port]) -> dict[BrokerId, tuple[BrokerId, ...]]:
-    """The ports at each hub."""
-    beside: dict[BrokerId, tuple[BrokerId, ...]] = {}
-    for port in ports:
-        beside[port.hub] = (*beside.get(port.hub, ()), port.id)
-    return beside
-
-
 class Hubs:
-    """What hubs, ports and leaves have in a world besides other agents; nothing without ``ports``.
+    """What hubs, ports and leaves have in a world besides other agents; nothing without ports.
 
-    What a hub asks of a side is gathered for ``turn_ms``, as in a process that is busy with other
-    things: many leaves that come at once are told to a leaf at once.
+    What a hub asks of a side is gathered for ``turn_ms`` of the plan, as in a process that is busy
+    with other things: many leaves that come at once are told to a leaf at once.
     """
 
-    def __init__(
-        self,
-        world: World,
-        ports: Sequence[Port],
-        *,
-        ledger: Ledger,
-        disks: Mapping[BrokerId, HostDisk],
-        filters_max: int,
-        return_after_ms: int,
-        turn_ms: int,
-    ) -> None:
-        self.ports = {port.id: port for port in ports}
+    def __init__(self, world: World, *, ledger: Ledger, disks: Mapping[BrokerId, HostDisk]) -> None:
+        plan = world.plan
+        self.ports = {port.id: port for port in plan.ports}
         self.serving: dict[BrokerId, Serving] = {}  # of the newest agents
         self._world = world
         self._ledger = ledger
         self._disks = disks
-        self._filters_max = filters_max
-        self._return_after_ms = return_after_ms
-        self._turn_ms = turn_ms
         self._stamps: dict[BrokerId, Stamps] = {}  # of the newest agents
         self._books: dict[BrokerId, StampBook] = {}  # of each hub's process
         self._offsets: dict[BrokerId, int] = {}  # of each hub's process
@@ -157,7 +127,7 @@ class Hubs:
         self._due_ms: dict[Switch, int] = {}
         self.switches = {hub: self._new_switch(hub) for hub in sorted(world.beside)}
         ledger.relays = frozenset((*self.switches, *self.ports))
-        roaming = {port.hub for port in ports if port.leaf in world.plan.roaming}
+        roaming = {port.hub for port in plan.ports if port.leaf in plan.roaming}
         where = {id: self.hub_of(id) for id in ledger.relays}
         ledger.stamped = {id: hub for id, hub in where.items() if hub in roaming}
 
@@ -274,11 +244,11 @@ class Hubs:
                 world.agenda.at(max(due_ms, world.now_ms + 1), self._on_switch_time, hub, switch)
 
     def _tell_soon(self, id: BrokerId) -> None:
-        if not self._turn_ms:
+        if not self._world.plan.turn_ms:
             self._tell(id)
         elif id not in self._untold:
             self._untold.add(id)
-            self._world.agenda.at(self._world.now_ms + self._turn_ms, self._tell, id)
+            self._world.agenda.at(self._world.now_ms + self._world.plan.turn_ms, self._tell, id)
 
     def _tell(self, id: BrokerId) -> None:
         self._untold.discard(id)
@@ -299,7 +269,7 @@ class Hubs:
                 continue
             choice = self.serving[leaf].decides.choice
             assert choice is not None
-            if choice.hub is None or (self._return_after_ms and choice.hub != ports[0]):
+            if choice.hub is None or (self._world.plan.return_after_ms and choice.hub != ports[0]):
                 yield f"leaf {leaf} is served by {choice.hub}, and prefers {ports[0]}"
             for here, there in [(leaf, port) for port in ports] + [(port, leaf) for port in ports]:
                 if here in agents and there in agents:
@@ -339,7 +309,7 @@ class Hubs:
         decides = LeafServing(agent.node, plane.custody, stamps, note, chosen, leaf=leaf)
         decides.on_roaming = partial(self._on_roaming, hub)
         if hubs := world.plan.roaming.get(id, ()):
-            return_after_ms = self._return_after_ms
+            return_after_ms = self._world.plan.return_after_ms
             decides.choose_among(hubs, world.now_of(agent), return_after_ms=return_after_ms)
         decides.start()
         return Serving(agent, world, decides)
@@ -368,7 +338,9 @@ class Hubs:
 
     def _new_switch(self, hub: BrokerId) -> Switch:
         leaves = self._world.beside[hub]
-        return Switch(leaves, filters_max=self._filters_max, linger_ms=KEEP_S * 1_000)
+        return Switch(
+            leaves, filters_max=self._world.plan.hub_filters_max, linger_ms=KEEP_S * 1_000
+        )
 
     def _asked(self, id: BrokerId) -> Asked | LeafSide:
         switch = self.switches[self.hub_of(id)]

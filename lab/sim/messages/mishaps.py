@@ -11,7 +11,7 @@ from enum import Enum
 
 from federator.protocol.types import BrokerId
 from lab.sim.messages.brokers import LOCAL_MS
-from lab.sim.messages.world import MessageWorld
+from lab.sim.messages.real_clients import RealClients
 
 SLOW_ACKNOWLEDGEMENT_MS = 400
 CLOCK_JUMP_MS = 3_600_000
@@ -78,24 +78,24 @@ def draw_mishaps(
     return tuple(sorted(mishaps, key=lambda mishap: mishap.at_ms))
 
 
-def schedule_mishaps(world: MessageWorld, mishaps: Sequence[Mishap]) -> None:
+def schedule_mishaps(clients: RealClients, mishaps: Sequence[Mishap]) -> None:
     """Put ``mishaps`` on the world's agenda."""
     for mishap in mishaps:
-        world.agenda.at(mishap.at_ms, _begin, world, mishap)
+        clients.agenda.at(mishap.at_ms, _begin, clients, mishap)
 
 
-def _begin(world: MessageWorld, mishap: Mishap) -> None:
-    world.fired[f"mishap {mishap.kind.value}"] += 1
+def _begin(clients: RealClients, mishap: Mishap) -> None:
+    clients.fired[f"mishap {mishap.kind.value}"] += 1
     if mishap.client is not None:
-        _begin_at_client(world, mishap, mishap.client)
+        _begin_at_client(clients, mishap, mishap.client)
     else:
         assert mishap.node is not None, "a mishap happens to a client or a node"
-        _begin_at_node(world, mishap, mishap.node)
+        _begin_at_node(clients, mishap, mishap.node)
 
 
-def _begin_at_client(world: MessageWorld, mishap: Mishap, client: str) -> None:
-    subscriber = world.subscribers[client]
-    agenda, until_ms = world.agenda, mishap.until_ms
+def _begin_at_client(clients: RealClients, mishap: Mishap, client: str) -> None:
+    subscriber = clients.subscribers[client]
+    agenda, until_ms = clients.agenda, mishap.until_ms
     if mishap.kind is MishapKind.CLIENT_AWAY:
         subscriber.leave()
         agenda.at(until_ms, subscriber.come_back)
@@ -107,17 +107,18 @@ def _begin_at_client(world: MessageWorld, mishap: Mishap, client: str) -> None:
         subscriber.change_filters(subscriber.filters | storm)
 
 
-def _begin_at_node(world: MessageWorld, mishap: Mishap, id: BrokerId) -> None:
-    agenda, until_ms = world.agenda, mishap.until_ms
+def _begin_at_node(clients: RealClients, mishap: Mishap, id: BrokerId) -> None:
+    world, until_ms = clients.world, mishap.until_ms
+    agenda = world.agenda
     match mishap.kind:
         case MishapKind.BROKER_RESTART:
             world.stop_broker(id, orderly=True)
             agenda.at(until_ms, world.start_broker, id)
         case MishapKind.CLOCK_JUMP:
-            world.set_clock(id, CLOCK_JUMP_MS if until_ms % 2 else -CLOCK_JUMP_MS)
+            clients.set_clock(id, CLOCK_JUMP_MS if until_ms % 2 else -CLOCK_JUMP_MS)
         case MishapKind.DISK_FULL:
-            world.fill_disk(id)
-            agenda.at(until_ms, world.make_room, id)
+            clients.fill_disk(id)
+            agenda.at(until_ms, clients.fill_disk, id, -1)
         case MishapKind.CRASH_BETWEEN_WRITES:
             if id in world.agents:
                 agent = world.agents[id]

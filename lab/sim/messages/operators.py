@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from federator.protocol.types import BrokerId, Cost
-from lab.sim.messages.world import MessageWorld
 from lab.sim.plan import LinkPlan
+from lab.sim.world import World
 
 COSTS = (1, 2, 5, 20)
 
@@ -43,14 +43,14 @@ def draw_reloads(
     return tuple(sorted(reloads, key=lambda each: each.at_ms))
 
 
-def schedule_reloads(world: MessageWorld, reloads: Sequence[Reload]) -> None:
+def schedule_reloads(world: World, reloads: Sequence[Reload]) -> None:
     """Put ``reloads`` on the world's agenda."""
     for each in reloads:
         world.agenda.at(each.at_ms, _say, world, each)
         world.agenda.at(each.until_ms, _take_back, world, each, world.named_by(each.node))
 
 
-def _say(world: MessageWorld, reload: Reload) -> None:
+def _say(world: World, reload: Reload) -> None:
     world.fired["reload cost" if reload.cost is not None else "reload unnamed"] += 1
     said = []
     for address, target, link in world.named_by(reload.node):
@@ -62,7 +62,7 @@ def _say(world: MessageWorld, reload: Reload) -> None:
 
 
 def _take_back(
-    world: MessageWorld, reload: Reload, meant: Sequence[tuple[str, BrokerId, LinkPlan]]
+    world: World, reload: Reload, meant: Sequence[tuple[str, BrokerId, LinkPlan]]
 ) -> None:
     """Say of one neighbour again what was ``meant`` from the beginning."""
     others = [each for each in world.named_by(reload.node) if each[1] != reload.target]

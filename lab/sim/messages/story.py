@@ -14,14 +14,19 @@ from federator.errors import DecodeError
 from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.types import BrokerId, Millis
 from lab.sim import topologies
-from lab.sim.disks import RECORDS_MAX
 from lab.sim.faults import Fault, FaultKind, draw_faults
-from lab.sim.messages.brokers import BrokerPlan
-from lab.sim.messages.clients import SubscriberPlan
 from lab.sim.messages.hubs import FILTERS_MAX, draw_areas, draw_ports, roaming_in
 from lab.sim.messages.mishaps import Mishap, MishapKind, draw_mishaps
-from lab.sim.messages.world import MessagePlan
-from lab.sim.plan import Link, WorldPlan, costing_delay, dialled_out, under
+from lab.sim.plan import (
+    RECORDS_MAX,
+    BrokerPlan,
+    Link,
+    SubscriberPlan,
+    WorldPlan,
+    costing_delay,
+    dialled_out,
+    under,
+)
 from lab.sim.scenario import FILTERS, TOPICS, draw_link, pool_of
 from lab.sim.steering import PlanMoment, draw_collected, draw_plans, with_edges
 from lab.sim.topics import topic_matches
@@ -67,7 +72,7 @@ class MessageStory:
 
     seed: int
     topology: str
-    plan: MessagePlan
+    plan: WorldPlan
     faults: tuple[Fault, ...]
     mishaps: tuple[Mishap, ...]
     changes: tuple[Resubscription, ...]
@@ -102,16 +107,15 @@ def draw(
     links: list[Link] = [(shuffled[a], shuffled[b]) for a, b in raw_links]
     plan = _draw_plan(rng, ids, links)
     if not faulty:
-        plan = replace(plan, world=replace(plan.world, loss=0.0, duplication=0.0))
-    plan = replace(plan, world=under(strategy, plan.world, seed=seed))
+        plan = replace(plan, loss=0.0, duplication=0.0)
+    plan = under(strategy, plan, seed=seed)
     slowest_ms = max(each.sys_interval_ms for each in plan.brokers.values())
     settle_ms = 4_000 + 3 * slowest_ms
     heal_ms = settle_ms + (LONG_FAULTY_MS if rng.random() < 0.1 else FAULTY_MS)
     if by_delay:
-        world = costing_delay(plan.world, from_ms=settle_ms, until_ms=heal_ms, seed=seed)
-        plan = replace(plan, world=world)
+        plan = costing_delay(plan, from_ms=settle_ms, until_ms=heal_ms, seed=seed)
     if outbound:
-        plan = replace(plan, world=dialled_out(plan.world, seed=seed))
+        plan = dialled_out(plan, seed=seed)
     spell = {"start_ms": settle_ms, "end_ms": heal_ms}
     clients = [each.id for each in plan.subscribers]
     faults: tuple[Fault, ...] = ()
@@ -125,7 +129,7 @@ def draw(
         for each in plan.subscribers:
             filters = {filter for filter, _ in each.filters}
             wants[each.broker] = wants.get(each.broker, frozenset()) | filters
-        drawn = replace(plan.world, filters=wants)
+        drawn = replace(plan, filters=wants)
         dice = random.Random(f"plans {seed}")
         plans = draw_plans(dice, drawn, TOPICS, **spell)
         if edges:
@@ -135,8 +139,8 @@ def draw(
             if dice.random() < 0.5:  # wants just what a hub collects
                 other = replace(more[0], id="not-a-collector", broker=dice.choice(ids))
                 more.append(replace(other, filters=other.filters[:1], persistent=True))
-            world = replace(plan.world, hubs=frozenset(hubs))
-            plan = replace(plan, world=world, subscribers=(*plan.subscribers, *more))
+            everyone = (*plan.subscribers, *more)
+            plan = replace(plan, hubs=frozenset(hubs), subscribers=everyone)
             collected = {filter for each in more for filter, _ in each.filters}
             plans = with_edges(dice, plans, hubs, sorted(collected.union(pool_of(drawn))))
     return MessageStory(
@@ -177,12 +181,11 @@ def draw_hubs(seed: int, *, faulty: bool = True, areas: bool = False) -> Message
     plan = _draw_plan(rng, ids, links, homes)
     leaves = frozenset(port.leaf for port in ports) | {port.id for port in ports}
     roaming = roaming_in(ports)
-    world = replace(plan.world, shortest=leaves, roaming=roaming)
-    plan = replace(plan, world=world, ports=ports)
+    plan = replace(plan, shortest=leaves, roaming=roaming, ports=ports)
     if rng.random() < 0.5:
-        plan = replace(plan, world=dialled_out(plan.world, seed=seed))
+        plan = dialled_out(plan, seed=seed)
     if not faulty:
-        plan = replace(plan, world=replace(plan.world, loss=0.0, duplication=0.0))
+        plan = replace(plan, loss=0.0, duplication=0.0)
     slowest_ms = max(each.sys_interval_ms for each in plan.brokers.values())
     settle_ms = 6_000 + 3 * slowest_ms
     heal_ms = settle_ms + FAULTY_MS
@@ -242,7 +245,7 @@ def _draw_hub_death(
 
 
 def _draw_bursts(
-    rng: random.Random, plan: MessagePlan, ids: list[BrokerId], death_ms: int
+    rng: random.Random, plan: WorldPlan, ids: list[BrokerId], death_ms: int
 ) -> list[ClientPublication]:
     """Much is under way to somebody when a hub dies."""
     wanted = {filter for each in plan.subscribers for filter, _ in each.filters}
@@ -264,10 +267,10 @@ def _draw_bursts(
 def simpler(story: MessageStory) -> Iterator[MessageStory]:
     """Stories with less noise, or fewer subscribers."""
     plan = story.plan
-    if plan.world.loss:
-        yield replace(story, plan=replace(plan, world=replace(plan.world, loss=0.0)))
-    if plan.world.duplication:
-        yield replace(story, plan=replace(plan, world=replace(plan.world, duplication=0.0)))
+    if plan.loss:
+        yield replace(story, plan=replace(plan, loss=0.0))
+    if plan.duplication:
+        yield replace(story, plan=replace(plan, duplication=0.0))
     for gone in plan.subscribers:
         rest = tuple(each for each in plan.subscribers if each is not gone)
         if not rest:
@@ -301,10 +304,10 @@ def decode(content: bytes) -> MessageStory:
 def lines_of(story: MessageStory) -> Iterator[str]:
     """What happens, for people, in the order of time."""
     plan = story.plan
-    links = ", ".join(f"{link.a}-{link.b}" for link in plan.world.links)
-    yield f"brokers {', '.join(map(str, plan.world.ids))}; links {links}"
-    if plan.world.loss or plan.world.duplication:
-        yield f"loss {plan.world.loss}, duplication {plan.world.duplication}"
+    links = ", ".join(f"{link.a}-{link.b}" for link in plan.links)
+    yield f"brokers {', '.join(map(str, plan.ids))}; links {links}"
+    if plan.loss or plan.duplication:
+        yield f"loss {plan.loss}, duplication {plan.duplication}"
     for subscriber in plan.subscribers:
         kind = "persistent" if subscriber.persistent else "clean"
         wants = ", ".join(f"{filter} at QoS {qos}" for filter, qos in subscriber.filters)
@@ -332,12 +335,12 @@ def _draw_plan(
     ids: list[BrokerId],
     links: list[Link],
     homes: list[BrokerId] | None = None,
-) -> MessagePlan:
+) -> WorldPlan:
     """``homes``: brokers with clients, if these are not all of ``ids``."""
     homes = homes or ids
     slowest_ms = rng.choice((1, 5, 20, 100))
     rough = rng.random()
-    world = WorldPlan(
+    plan = WorldPlan(
         ids=tuple(ids),
         links=tuple(draw_link(rng, link, slowest_ms) for link in links),
         parameters=Parameters(
@@ -360,7 +363,9 @@ def _draw_plan(
         subscriber = _draw_subscriber(rng, client_id, homes, pool)
         subscribers.append(replace(subscriber, start_ms=start_ms))
     records_max = rng.choice((5, 20)) if rng.random() < 0.1 else RECORDS_MAX
-    return MessagePlan(world, brokers, tuple(subscribers), records_max)
+    return replace(
+        plan, brokers=brokers, subscribers=tuple(subscribers), log_records_max=records_max
+    )
 
 
 def _draw_broker(rng: random.Random) -> BrokerPlan:
@@ -401,7 +406,7 @@ def _collector(rng: random.Random, hub: BrokerId, start_ms: int) -> SubscriberPl
 
 def _draw_changes(
     rng: random.Random,
-    plan: MessagePlan,
+    plan: WorldPlan,
     start_ms: int,
     end_ms: int,
     *,
