@@ -115,6 +115,9 @@ class Wires:
             self.fired["takeover"] += 1
             former.lost = True
             self._ended_there(former, dialler.address, graceful=False)
+            if former.open_here:  # another dialler's, to the same address
+                here_ms = self.agenda.now_ms + self._delay_ms(path)
+                self.agenda.at(here_ms, self.ended_here, agent, former)
         broker.sessions[agent.id, dialler.address] = connection
         address, expected_id, cost = dialler.address, dialler.expected_id, dialler.cost
         event = NeighbourConnected(conn, address, expected_id, cost, dialler.takes_outbox)

@@ -75,7 +75,7 @@ class World(Clocked):
         self._configured: dict[BrokerId, list[Named]] = {}
         self._near = {id: {id} for id in plan.ids}  # whose agents may be connected there
         self._costs = {link_of(link.a, link.b): link.cost for link in plan.links}
-        self._address_book: dict[str, BrokerId] = {}
+        self.address_book: dict[str, BrokerId] = {}
         self._lay_links()
         self.wires = Wires(
             agenda=self.agenda,
@@ -301,13 +301,13 @@ class World(Clocked):
             if dialler is None or not dialler.wanted:
                 if link.ids_known:
                     self._call_off(agent, target)
-                self._dial(agent, dialler_of(agent.id, address, target, link))
+                self.dial(agent, dialler_of(agent.id, address, target, link))
             else:
                 dialler.expected_id, dialler.cost = expected, link.cost
         link_cost = agent.node.parameters.link_cost
         self.handle(agent, events.LinksConfigured(tuple(said), given_up, link_cost))
         for address in given_up:
-            self._end(agent, agent.diallers[address])
+            self.end(agent, agent.diallers[address])
 
     def paths_of(self, a: BrokerId, b: BrokerId, *, both: bool) -> list[Path]:
         """The path from ``a`` to ``b``, and back."""
@@ -318,7 +318,7 @@ class World(Clocked):
     def _lay_links(self) -> None:
         for id in self.plan.ids:
             self._configured[id] = []
-            self._address_book |= {address_of(id): id, alias_of(id): id}
+            self.address_book |= {address_of(id): id, alias_of(id): id}
         for link in self.plan.links:
             self.paths |= paths_along(link)
             for owner, target in ((link.a, link.b), (link.b, link.a)):
@@ -361,7 +361,7 @@ class World(Clocked):
             self.handle(agent, events.LocalFiltersChanged(self.filters[id], frozenset()))
         self.agenda.at(self.now_ms + LOCAL_CONNECT_MS, self._local_attempt, agent)
         for address, target, link in self._configured[id]:
-            self._dial(agent, dialler_of(id, address, target, link))
+            self.dial(agent, dialler_of(id, address, target, link))
         for part in self.parts:
             part.started(agent)
 
@@ -369,10 +369,10 @@ class World(Clocked):
         """End what was dialled back at ``target``."""
         named = {address for address, *_ in self._configured[agent.id]}
         for address, dialler in agent.diallers.items():
-            if dialler.target == target and address not in named:
-                self._end(agent, dialler)
+            if dialler.expected_id == target and address not in named:
+                self.end(agent, dialler)
 
-    def _end(self, agent: Agent, dialler: Dialler, *, telling: bool = True) -> None:
+    def end(self, agent: Agent, dialler: Dialler, *, telling: bool = True) -> None:
         """Dial no more, and leave in order what was connected."""
         dialler.wanted = False
         if (connection := dialler.connection) is not None:
@@ -462,7 +462,7 @@ class World(Clocked):
                     self._call_off(agent, target)
                 case e.HangUp(conn):
                     if conn in agent.connections:
-                        self._end(agent, agent.connections[conn][1], telling=False)
+                        self.end(agent, agent.connections[conn][1], telling=False)
                 case e.RenewEpoch(epoch):
                     self.fired["renew_epoch"] += 1
                     self.disks[agent.id].epoch = Epoch(epoch)
@@ -502,7 +502,7 @@ class World(Clocked):
             part.cover_changed(agent)
 
     def _dial_back(self, agent: Agent, address: str) -> None:
-        target = self._address_book[place_of(address)]
+        target = self.address_book[place_of(address)]
         if link_of(agent.id, target) not in self._costs:
             self.fired["dialled in vain"] += 1  # a hello came from where no way leads
             return
@@ -510,10 +510,11 @@ class World(Clocked):
         if address not in agent.diallers or not agent.diallers[address].wanted:
             cost, outbox = self._costs[link_of(agent.id, target)], is_outbox(address)
             self.fired["outbox"] += outbox
-            self._dial(agent, Dialler(address, target, target, cost, outbox=outbox))
+            self.dial(agent, Dialler(address, target, target, cost, outbox=outbox))
 
-    def _dial(self, agent: Agent, dialler: Dialler) -> None:
-        agent.diallers[dialler.address] = dialler
+    def dial(self, agent: Agent, dialler: Dialler, *, key: str = "") -> None:
+        """Connect, and keep connecting; ``key``: where its address has another dialler."""
+        agent.diallers[key or dialler.address] = dialler
         self.wires.dial(agent, dialler)
 
     def _arm(self, agent: Agent) -> None:

@@ -1,6 +1,7 @@
 """Stories with hubs and leaves: several agents beside one broker, which is the switch."""
 
 import pytest
+from lab.sim.messages.world import MessagePlan
 
 from federator.protocol.leaves.bounded_cover import BoundedCover
 from federator.protocol.leaves.switch import Switch, Told
@@ -15,7 +16,6 @@ from lab.sim.messages.brokers import BrokerPlan, MessageBroker
 from lab.sim.messages.campaign import run_story
 from lab.sim.messages.clients import SubscriberPlan
 from lab.sim.messages.hubs import Port
-from lab.sim.messages.world import MessagePlan
 from lab.sim.plan import LinkPlan, WorldPlan
 from lab.sim.topologies import connected_parts
 from tests.effort import seeds

@@ -21,6 +21,13 @@ def test_every_seed_settles_whatever_befalls_it():
     assert {"death", "split", "heal", "notice topology.link_given_up"} <= fired
 
 
+def test_a_seed_that_returns_is_not_dialled_as_neighbour_and_as_seed():
+    """Both would be one client of its broker, which disconnects one when the other connects."""
+    result = run_joining(draw(191, nodes=10))
+
+    assert result.violation is None, result.violation
+
+
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_a_hundred_join_by_one():

@@ -1,6 +1,7 @@
 """Stories of leaves with two hubs: one serves, the other one keeps all that it may need."""
 
 import pytest
+from lab.sim.messages.world import MessagePlan
 
 from federator.protocol.data.stamps import StampBook
 from federator.protocol.data_plane import DataPlane
@@ -15,7 +16,6 @@ from lab.sim.messages.brokers import BrokerPlan
 from lab.sim.messages.campaign import run_story
 from lab.sim.messages.clients import SubscriberPlan
 from lab.sim.messages.hubs import Port
-from lab.sim.messages.world import MessagePlan
 from lab.sim.plan import LinkPlan, WorldPlan
 from tests.effort import seeds
 from tests.lab.sim.violations import assert_caught, violations
