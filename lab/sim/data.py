@@ -61,7 +61,6 @@ class NeighbourLink:
 
     @property
     def idle(self) -> bool:
-        """Nothing waits to be sent."""
         return not self._is_clogged()
 
     @property
@@ -72,7 +71,6 @@ class NeighbourLink:
     def write_packets(
         self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
     ) -> bool:
-        """Send the frame that a PUBLISH brings."""
         [packet] = packets_in(b"".join(parts))
         return self._send(packet.payload)
 
@@ -80,11 +78,9 @@ class NeighbourLink:
         raise AssertionError("no packet is too long")
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
-        """Frames are published at QoS 0."""
         raise AssertionError("frames are published at QoS 0")
 
     def publish_run(self, run: bytes, places: Sequence[Place]) -> int:
-        """The same."""
         raise AssertionError("frames are published at QoS 0")
 
 
@@ -108,17 +104,14 @@ class LocalLink:
     def write_packets(
         self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
     ) -> bool:
-        """Publish a run of QoS 0."""
         for packet in packets_in(b"".join(parts)):
             self._delivered(packet)
         return True
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
-        """Publish one at QoS 1."""
         return self.write_packets([bytes(packet)], 1)
 
     def publish_run(self, run: bytes, places: Sequence[Place]) -> int:
-        """Publish several."""
         return publish_each(self, run, places)
 
 
@@ -191,7 +184,6 @@ class WakeUp:
     _armed_at_ms: int | None = None
 
     def arm(self) -> None:
-        """The machine's deadline may have changed."""
         deadline_ms = self._next_deadline_ms()
         if deadline_ms is None:
             return
@@ -265,7 +257,6 @@ class DataPath:
         self.arm()
 
     def reach(self, neighbour: BrokerId) -> None:
-        """A connection to a neighbour is there, or is no more."""
         link = None
         if neighbour in self._agent.reach:
             clogged = partial(self._is_clogged, neighbour)
@@ -275,7 +266,6 @@ class DataPath:
         self.arm()
 
     def on_request(self, request: RepairRequest) -> None:
-        """Somebody missed something: answer, or pass it on."""
         self.plane.custody.on_request(request, self._now)
         self.arm()
 
@@ -288,7 +278,6 @@ class DataPath:
     # --- what steers ---
 
     def on_plan(self, plan: Plan) -> None:
-        """A steerer's plan is retained on the broker."""
         self._follower.on_plan(plan, self._now)
         self.arm()
 
@@ -315,7 +304,6 @@ class DataPath:
     # --- what comes in ---
 
     def read(self, run: bytes) -> None:
-        """The data connection brings publications, all in one read."""
         publishes = [
             (packet, start, end)
             for packet, (start, end, _) in zip(packets_in(run), topics_of(run), strict=True)
@@ -327,7 +315,6 @@ class DataPath:
         self.arm()
 
     def on_frame(self, payload: bytes) -> None:
-        """The data connection brings a frame."""
         if self._agent.doomed:
             return
         counters, fired = self.plane.counters, self._world.fired
@@ -343,11 +330,9 @@ class DataPath:
     # --- what goes out; this is the plane's outlet, too ---
 
     def tell(self, notice: Notice) -> None:
-        """Tell the operator."""
         self._world.noticed(notice)
 
     def ask(self, neighbour: BrokerId, request: RepairRequest) -> None:
-        """Ask a neighbour for what is missing."""
         connection = self._agent.connection_to(neighbour)
         if connection is not None and not self._agent.doomed:
             self._world.fired["repair asked"] += 1

@@ -7,7 +7,7 @@ up, costs are compared one by one.
 Source: Spohn 2021, Theorem 1; RFC 8966, 2.4.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from federator.protocol.effects import Effect, Send
@@ -48,7 +48,9 @@ class Invariants(Watcher):
     world: World
     links_stay = False  # from now on no link may go down
 
-    def __init__(self) -> None:
+    def __init__(self, among: Container[BrokerId] | None = None) -> None:
+        """``among``: the agents of which routes are looked at; ``None``: all."""
+        self._among = among
         self.floods: dict[tuple[BrokerId, int, int], _Flood] = {}
         self._bound = 0
         self._starts = 0
@@ -73,7 +75,6 @@ class Invariants(Watcher):
         self._travelled = {}
 
     def attach(self, world: World) -> None:
-        """Watch ``world``."""
         self.world = world
         self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(world.plan.links)
         for link in world.plan.links:
@@ -83,25 +84,31 @@ class Invariants(Watcher):
     # --- control ---
 
     def started(self, agent: Agent) -> None:
-        """Forget what the incarnation before knew."""
-        self._starts += 1
         self._known_filters[agent.id] = frozenset()
+        if not self._follows(agent):
+            return
+        self._starts += 1
         for key in [key for key in self._checked if key[0] == agent.id]:
             del self._checked[key]
         self._links_changed_ms = self.world.now_ms
 
     def stopped(self, agent: Agent) -> None:
-        """An agent runs no more, and its links go with it."""
-        self._links_changed_ms = self.world.now_ms
+        if self._follows(agent):
+            self._links_changed_ms = self.world.now_ms
 
     def link_changed(self, agent: Agent, target: BrokerId) -> None:
-        """Announcements under way may need repeats."""
+        if not self._follows(agent):
+            return
         self._links_changed_ms = self.world.now_ms
         if self.links_stay and target not in agent.reach:
             raise InvariantError("links_stay", f"{agent.id} lost {target}")
 
+    def _follows(self, agent: Agent) -> bool:
+        return self._among is None or agent.id in self._among
+
     def sent(self, agent: Agent, target: BrokerId, send: Send) -> None:
-        """Count announcements; nothing local travels."""
+        if not self._follows(agent):
+            return
         message = send.message
         if isinstance(message, control.CoreAnn):
             self._count_announcement(message)
@@ -122,7 +129,6 @@ class Invariants(Watcher):
                 raise InvariantError("local_topics_stay", f"{agent.id} tells {target} {filter!r}")
 
     def handled(self, agent: Agent, event: Event, effects: Sequence[Effect]) -> None:
-        """Look at the routes that the event can have changed."""
         if isinstance(event, Received):
             message = event.message
             if isinstance(message, control.CoreAnn):

@@ -47,7 +47,6 @@ class Path:
 
     @property
     def usable(self) -> bool:
-        """Can a new connection be made?"""
         return not self.cuts and not self.silences
 
 
@@ -100,7 +99,6 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        """Does it answer?"""
         return self.stops == 0
 
 

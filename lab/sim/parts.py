@@ -9,6 +9,7 @@ from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Epoch
 from lab.sim.data import DataPath
 from lab.sim.network import Agent
+from lab.sim.story import Fault
 
 
 class Part:
@@ -57,6 +58,9 @@ class Part:
 
     def kept(self, agent: Agent, number: int) -> None:
         """An agent keeps a publication of its clients at the edge."""
+
+    def befall(self, fault: Fault) -> None:
+        """One of the faults begins that only parts know."""
 
     def perform(self, agent: Agent, effect: Effect) -> bool:
         """Carry out an effect that the world does not know; whether that was done."""

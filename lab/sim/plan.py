@@ -15,6 +15,7 @@ from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.events import StatusChanged
 from federator.protocol.messages.session_records import BrokerRecord
 from federator.protocol.parameters import LinkCost, Parameters, Strategy
+from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Cost, Millis
 
 MIXED: Final = "mixed"
@@ -31,7 +32,6 @@ Link = tuple[BrokerId, BrokerId]  # the two ends of a link, the smaller id first
 
 
 def link_of(one: BrokerId, other: BrokerId) -> Link:
-    """The link between two brokers."""
     return (one, other) if one < other else (other, one)
 
 
@@ -121,6 +121,7 @@ class WorldPlan:
     duplication: float = 0.0
     delay_changes: tuple[DelayChange, ...] = ()
     failover: FailoverParameters | None = None
+    arranging: TopologyParameters | None = None  # of agents that arrange their links
     hubs: frozenset[BrokerId] = frozenset()  # those that plans may have collect
     # Where leaves hang that have two hubs, the preferred place first; they pass nothing on.
     roaming: Mapping[BrokerId, tuple[BrokerId, ...]] = field(default_factory=dict)
@@ -148,7 +149,6 @@ class WorldPlan:
         return max((*delays, *(change.delay_ms for change in self.delay_changes)), default=0)
 
     def parameters_of(self, id: BrokerId) -> Parameters:
-        """What the agent of broker ``id`` goes by."""
         strategy = Strategy.SHORTEST_PATH if id in self.shortest else Strategy.MESH
         is_port = any(id in ports for ports in self.roaming.values())
         passes = id not in self.roaming
@@ -215,10 +215,8 @@ def costing_delay(plan: WorldPlan, *, from_ms: int, until_ms: int, seed: int) ->
 
 
 def address_of(id: BrokerId) -> str:
-    """What broker ``id`` advertises."""
     return f"mqtt://b{id}"
 
 
 def alias_of(id: BrokerId) -> str:
-    """Another address of broker ``id``."""
     return f"mqtt://alias-{id}"

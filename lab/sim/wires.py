@@ -132,7 +132,6 @@ class Wires:
     # --- using ---
 
     def transmit(self, connection: Connection, kind: str, payload: bytes) -> None:
-        """Publish on the neighbour's broker: in order, or not at all."""
         if not connection.open_here:
             return
         way = (connection.path.owner, connection.path.target, kind)
@@ -258,7 +257,6 @@ class Wires:
     # --- what befalls paths ---
 
     def reset_path(self, path: Path) -> None:
-        """Reset every connection on ``path``."""
         for agent, connection, _ in self._on(path):
             self.reset(agent, connection)
 
@@ -268,7 +266,6 @@ class Wires:
         self.reset_path(path)
 
     def mend(self, path: Path) -> None:
-        """End one cause of the cut."""
         path.cuts -= 1
 
     def silence(self, path: Path) -> None:

@@ -5,7 +5,7 @@ dice are ours. Every control message passes the real codec, every publication a 
 """
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -21,7 +21,7 @@ from federator.protocol.links.outbox import is_outbox, place_of
 from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
-from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
+from lab.sim.agenda import Agenda
 from lab.sim.data import DataPath, DataWorld, LocalLink, number_of, packet_of
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
 from lab.sim.network import FIRST_EPOCH, INBOX_MAX, Agent, Broker, Connection, Dialler, Disk, Path
@@ -32,11 +32,12 @@ from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires, dialler_of, paths_along
 
 LOCAL_CONNECT_MS = 1
+TRACE_EVENTS_MAX = 60
 
 P = TypeVar("P", bound=Part)
 
 
-class World(Clocked):
+class World:
     """Brokers, agents and links under one simulated clock; ``seed`` is its only randomness.
 
     What else there is, ``parts`` make of the world.
@@ -52,7 +53,9 @@ class World(Clocked):
         speech: Callable[[DataWorld], Speech] = Speech,
         trace_max: int | None = TRACE_EVENTS_MAX,
     ) -> None:
-        super().__init__(trace_max=trace_max)
+        self.agenda = Agenda()
+        self.trace: deque[tuple[Millis, BrokerId, object]] = deque(maxlen=trace_max)  # last events
+        self.fired: Counter[str] = Counter()  # how often what happened
         self.plan = plan
         self.beside = plan.beside  # the other agents at a broker, in its agent's process
         self.watcher = watcher or Watcher()
@@ -95,15 +98,20 @@ class World(Clocked):
             self.agenda.at(self._rng.randint(0, plan.start_ms_max), self._start, id)
         self.parts = [make(self) for make in parts]
 
+    @property
+    def now_ms(self) -> Millis:
+        return self.agenda.now_ms
+
+    def run_until(self, end_ms: int) -> None:
+        self.agenda.run_until(end_ms)
+
     def part(self, kind: type[P]) -> P:
-        """The part of that kind."""
         [found] = [part for part in self.parts if isinstance(part, kind)]
         return found
 
     # --- what clients do ---
 
     def set_filters(self, id: BrokerId, filters: frozenset[str]) -> None:
-        """The clients of a broker now subscribe to ``filters``."""
         before = self.filters[id]
         self.filters[id] = filters
         agent = self.agents.get(id)
@@ -149,7 +157,6 @@ class World(Clocked):
     # --- what agents say ---
 
     def say(self, agent: Agent, connection: Connection, message: control.Message) -> None:
-        """Send a control message."""
         payload = self.speech.write(agent, connection, message)
         if payload is not None:
             self.wires.transmit(connection, codec.kind_of(message), payload)
@@ -279,7 +286,6 @@ class World(Clocked):
         self._wake(agent)
 
     def named_by(self, id: BrokerId) -> list[Named]:
-        """The neighbours that the operator of broker ``id`` names."""
         return list(self._configured[id])
 
     def configure(self, id: BrokerId, named: Sequence[Named]) -> None:
@@ -310,7 +316,6 @@ class World(Clocked):
             self.end(agent, agent.diallers[address])
 
     def paths_of(self, a: BrokerId, b: BrokerId, *, both: bool) -> list[Path]:
-        """The path from ``a`` to ``b``, and back."""
         return [self.paths[a, b], self.paths[b, a]] if both else [self.paths[a, b]]
 
     # --- inside: agents' lives ---
@@ -426,7 +431,6 @@ class World(Clocked):
             self.handle(agent, event)
 
     def handle(self, agent: Agent, event: events.Event) -> None:
-        """The agent's node handles ``event``, and its effects are performed."""
         self.trace.append((self.agenda.now_ms, agent.id, event))
         now_ms = Millis(self.agenda.now_ms + agent.clock_offset_ms)
         effects = agent.node.handle(event, now_ms=now_ms)
@@ -471,7 +475,10 @@ class World(Clocked):
                     self.noticed(effect)
                 case _:
                     performed = [part.perform(agent, effect) for part in self.parts]
-                    assert any(performed), f"{effect}: no part of this world performs it"
+                    if isinstance(effect, e.ControllerEffect):  # such agents report their brokers
+                        self.fired[f"failover {type(effect).__name__}"] += 1
+                    else:
+                        assert any(performed), f"{effect}: no part of this world performs it"
         if moved:
             path.set_destinations(moved)
         if routes_changed:
@@ -543,7 +550,6 @@ class World(Clocked):
     # --- inside: data ---
 
     def now_of(self, agent: Agent) -> Now:
-        """The clocks of an agent's host."""
         now_ms = self.agenda.now_ms
         wall_ms = now_ms + self.wall_offset_ms[agent.id]
         return Now(Millis(now_ms + agent.clock_offset_ms), self.wall_us + wall_ms * 1_000)
@@ -570,7 +576,6 @@ class World(Clocked):
             part.kept(agent, number)
 
     def noticed(self, notice: e.Notice) -> None:
-        """An agent says something to its operator."""
         self.fired[f"notice {notice.name}"] += 1
 
     def _data_path(self, agent: Agent, epoch: Epoch, seals: Seals | None) -> DataPath:

@@ -5,8 +5,9 @@ import random
 import pytest
 
 from federator.protocol.types import BrokerId
-from lab.sim import scenario, topologies
-from lab.sim.campaign import run_scenario
+from lab.sim import topologies
+from lab.sim.campaign import draw, run
+from lab.sim.story import Kind
 from lab.sim.watcher import Watcher
 from tests.lab.sim.worlds import (
     DELAY_MS,
@@ -131,7 +132,7 @@ def test_theorem_1_an_announcement_takes_at_most_two_publications_per_link(name)
 @pytest.mark.parametrize("name", topologies.NAMES)
 def test_theorem_2_the_mesh_converges_in_finite_time_without_deadlock(name):
     for seed in range(5):
-        result = run_scenario(scenario.draw(seed, nodes=12, topology=name, faulty=False))
+        result = run(draw(Kind.ROUTES, seed, nodes=12, topology=name, faulty=False))
 
         assert result.violation is None
         assert result.converged_ms is not None

@@ -43,7 +43,6 @@ class Clients:
             self._tell_broker(id)
 
     def run(self, until_ms: int) -> None:
-        """Look after the clients every tick until then."""
         self._world.agenda.at(self._world.now_ms + TICK_MS, self._tick, until_ms)
 
     def _tick(self, until_ms: int) -> None:
@@ -112,10 +111,8 @@ def newest(failover: Failover) -> Guide | None:
 
 
 def state_in(guide: Guide, broker: BrokerId) -> str | None:
-    """What ``guide`` says of a broker."""
     return next((entry.state for entry in guide.brokers if entry.id == broker), None)
 
 
 def takeover_in(guide: Guide, broker: BrokerId) -> BrokerId | None:
-    """Who stepped in for a broker."""
     return next((t.substitute for t in guide.takeovers if t.broker == broker), None)

@@ -33,19 +33,16 @@ class Failover(Part):
         self._newest: dict[BrokerId, Guide] = {}  # of the running agents
 
     def set_rows(self, id: BrokerId, rows: frozenset[FlowRow]) -> None:
-        """The clients of a broker do other things now."""
         before, self.rows[id] = self.rows[id], rows
         if before != rows:
             added, removed = _texts(rows - before), _texts(before - rows)
             self._tell(id, events.RowsChanged(added, removed))
 
     def set_load(self, id: BrokerId, clients: int) -> None:
-        """A broker has so many clients now."""
         self.loads[id] = clients
         self._tell(id, self._status_of(id))
 
     def order_drain(self, at: BrokerId, broker: BrokerId, drain: bool) -> None:
-        """An operator tells the agent of ``at``."""
         self._tell(at, events.DrainRequested(broker, drain))
 
     def started(self, agent: Agent) -> None:
@@ -67,7 +64,6 @@ class Failover(Part):
         world = self.world
         if not isinstance(effect, PublishGuide | StepIn | StepBack | SetDraining):
             return False
-        world.fired[f"failover {type(effect).__name__}"] += 1
         match effect:
             case PublishGuide(guide):
                 self._newest[agent.id] = guide

@@ -50,10 +50,12 @@ def plan_of(ids: Iterable[BrokerId], seed: int) -> WorldPlan:
 class Joining(Part):
     """Brokers that come, go and are split apart. All are away at first."""
 
-    def __init__(self, world: World, parameters: TopologyParameters) -> None:
+    def __init__(self, world: World) -> None:
+        assert world.plan.arranging is not None, "agents arrange their links"
         self.world = world
         self.changes: list[Millis] = []  # when ends of links came up or went down
-        self._parameters = parameters
+        self._parameters = world.plan.arranging
+        self.neighbours = world.plan.arranging.neighbours  # links that each wants
         self._seeds: dict[BrokerId, tuple[str, ...]] = {}
         self._known: dict[BrokerId, tuple[tuple[BrokerId, str], ...]] = {}
         self._cut: list[Path] = []
@@ -71,7 +73,6 @@ class Joining(Part):
             self.world.start_agent(id)
 
     def kill(self, id: BrokerId) -> None:
-        """A broker and its agent die at once."""
         self.world.fired["death"] += 1
         self.world.stop_agent(id)
         self.world.stop_broker(id)

@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
-from federator.protocol.effects import Effect, Send
+from federator.protocol.effects import Effect
 from federator.protocol.events import Event, LocalFiltersChanged, Received
 from federator.protocol.filters import contains
 from federator.protocol.messages.control import CoreAnn
@@ -37,8 +37,7 @@ class SampledInvariants(Invariants):
     """The checks that are made after every event."""
 
     def __init__(self, large: LargePlan) -> None:
-        super().__init__()
-        self._hubs = frozenset(large.hubs)
+        super().__init__(frozenset(large.hubs))
         self._mesh = large.mesh
 
     def attach(self, world: World) -> None:
@@ -46,33 +45,11 @@ class SampledInvariants(Invariants):
         super().attach(world)
         self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(self._mesh)
 
-    def started(self, agent: Agent) -> None:
-        """Forget what the incarnation before knew."""
-        if agent.id in self._hubs:
-            super().started(agent)
-        else:
-            self._known_filters[agent.id] = frozenset()
-
-    def stopped(self, agent: Agent) -> None:
-        """An agent runs no more."""
-        if agent.id in self._hubs:
-            super().stopped(agent)
-
-    def link_changed(self, agent: Agent, target: BrokerId) -> None:
-        """Announcements under way may need repeats."""
-        if agent.id in self._hubs:
-            super().link_changed(agent, target)
-
-    def sent(self, agent: Agent, target: BrokerId, send: Send) -> None:
-        """Count announcements between hubs."""
-        if agent.id in self._hubs:
-            super().sent(agent, target, send)
-
     def handled(self, agent: Agent, event: Event, effects: Sequence[Effect]) -> None:
         """Look at the route that the event can have changed."""
         if isinstance(event, LocalFiltersChanged):
             super().handled(agent, event, ())
-        elif agent.id not in self._hubs or not isinstance(event, Received):
+        elif not self._follows(agent) or not isinstance(event, Received):
             return
         elif isinstance(event.message, CoreAnn):
             self._check_route(agent, event.message.core)

@@ -58,7 +58,6 @@ class LargePlan:
 
     @property
     def mesh(self) -> list[Link]:
-        """The links between hubs."""
         hubs = set(self.hubs)
         links = self.plan.links
         return [(link.a, link.b) for link in links if link.a in hubs and link.b in hubs]

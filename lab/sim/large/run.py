@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from federator.protocol.types import BrokerId
-from lab.sim.campaign import SeedResult, stand, told
-from lab.sim.convergence import demand
-from lab.sim.faults import Fault, FaultKind, schedule
+from lab.sim.faults import schedule
 from lab.sim.large.checks import SAMPLE, SampledInvariants, astray, complaints
 from lab.sim.large.plan import START_MS, TOPIC_DOWN, TOPICS_UP, LargePlan
 from lab.sim.messages.real_clients import world_of
 from lab.sim.plan import Port
+from lab.sim.story import Fault, FaultKind, Kind, Story
+from lab.sim.tale import Tale, demand, stand, tell
 
 CALLS_MAX = 1_000_000_000
 CHECK_EVERY_MS = 500
@@ -72,7 +72,6 @@ class Outcome:
 
     @property
     def brokers(self) -> int:
-        """Hubs and leaves."""
         return self.hubs + self.leaves
 
 
@@ -80,8 +79,8 @@ def run(large: LargePlan, *, deaths: int, say: Say) -> Outcome:
     """Run it to its end or to the first violation; ``say`` is told what happens."""
     outcome = Outcome(len(large.hubs), len(large.ports), len(large.borders) // 2)
     story = _Story(large, outcome, say)
-    nothing = SeedResult(large.seed, "large", outcome.brokers, None, CONVERGES_MS)
-    violation = told(nothing, story.world, story.acts(deaths)).violation
+    told = Story(Kind.MESSAGES, large.seed, "large", large.plan)
+    violation = tell(told, Tale(story.world, CONVERGES_MS, story.acts(deaths))).violation
     if violation is not None:
         outcome.violation = f"{violation.invariant}: {violation.detail}"
     outcome.events = story.world.agenda.calls_made

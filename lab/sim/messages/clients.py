@@ -41,11 +41,9 @@ class Subscriber:
 
     @property
     def subscribed(self) -> bool:
-        """Whether the client is connected and holds the subscriptions that it wants."""
         return self._session is not None and self._session.filters == self.filters
 
     def start(self) -> None:
-        """Connect, now or soon."""
         self._attempt(self._attempts)
 
     def leave(self) -> None:
@@ -60,20 +58,17 @@ class Subscriber:
         self._broker.disconnect(session, self._connection, orderly=False)
 
     def come_back(self) -> None:
-        """End one cause of absence."""
         self.absences -= 1
         if not self.absences:
             self._attempt(self._attempts)
 
     def broker_lost(self) -> None:
-        """The broker is gone, and perhaps the session with it."""
         self._session = None
         self._attempts += 1
         if not self.absences:
             self._try_again()
 
     def change_filters(self, filters: dict[str, int]) -> None:
-        """Want something else from now on."""
         gone = [filter for filter in self.filters if filter not in filters]
         regraded = [f for f, qos in filters.items() if self.filters.get(f, qos) != qos]
         self.filters = dict(filters)

@@ -78,7 +78,6 @@ class DataConnection(Writer):
 
     @property
     def room(self) -> bool:
-        """There is a connection, and it can take more."""
         return self.session is not None and len(self._queue) < QUEUE_MAX
 
     @property
@@ -98,13 +97,11 @@ class DataConnection(Writer):
 
     @property
     def idle(self) -> bool:
-        """Nothing waits to be sent."""
         return not self._queue
 
     def write_packets(
         self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
     ) -> bool:
-        """Publish a run of QoS 0: at once, or not at all."""
         if self.session is None or self._agent.doomed:
             return False
         for packet in packets_in(b"".join(parts)):
@@ -117,7 +114,6 @@ class DataConnection(Writer):
         return True
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
-        """Publish a publication, or custody's marker, in order, when there is room."""
         if self._agent.doomed:
             return False
         [parsed] = packets_in(bytes(packet))
@@ -132,7 +128,6 @@ class DataConnection(Writer):
         return True
 
     def publish_run(self, run: bytes, places: Sequence[Place]) -> int:
-        """Publish the packets at ``places`` of ``run``, as one each."""
         return publish_each(self, run, places)
 
     def _delivered(self, packet: PublishPacket) -> int:
@@ -142,7 +137,6 @@ class DataConnection(Writer):
         return number
 
     def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
-        """Tell our broker that it need not keep publications."""
         self.step()
         if self.session is None or session_number != self.session_number or self._agent.doomed:
             return
@@ -167,25 +161,21 @@ class DataConnection(Writer):
             self._around.doom(agent)
 
     def too_old(self, numbers: list[int]) -> None:
-        """The log had no room any more for these publications."""
         for number in numbers:
             self._ledger.excuse(number, "log full")
 
     def disk_full(self, event: str) -> None:
-        """A write was refused."""
         self._world.noticed(Notice(event, "error"))
 
     # --- what befalls it ---
 
     def up(self, session: Session) -> None:
-        """The connection is up: go on."""
         self.session = session, session.connection
         self.session_number += 1
         self._life = self._broker.life
         self._fill()
 
     def cut(self) -> None:
-        """The connection is dead, though the process may not have noticed."""
         self._life = -1
 
     def down(self) -> None:

@@ -44,7 +44,6 @@ class HostDisk:
     note: NoteFile = field(default_factory=NoteFile)  # of who serves a leaf with two hubs
 
     def lose(self) -> None:
-        """The disk is replaced by an empty one."""
         self.closed, self.saved_at_ms, self.record, self.outdated = False, 0, b"", False
         self.note = NoteFile()
         self.custody.lose()
@@ -93,7 +92,6 @@ class Host:
         self._every_second()
 
     def end(self, *, orderly: bool) -> None:
-        """The process is gone, and its connections with it."""
         if orderly and not self.agent.doomed:
             self.agent.data.custody.destination.save(leaving=True)
             self._save(closed=True)
@@ -110,7 +108,6 @@ class Host:
     # --- the connections ---
 
     def connect(self) -> None:
-        """The broker answers: subscribe the log first, then the rest."""
         present, id = self._open(), self.agent.id
         now_ms = self._now_ms()
         self._perform(self.discovery.on_broker_up(session_present=present, now_ms=now_ms))
@@ -159,7 +156,6 @@ class Host:
         self._perform(self.discovery.on_own_subscriptions(client_id, own, now_ms=now_ms))
 
     def disconnect(self) -> None:
-        """The connections are gone."""
         if self._close():
             self._perform(self.discovery.on_broker_down(now_ms=self._now_ms()))
 
@@ -172,7 +168,6 @@ class Host:
         return True
 
     def set_cover(self, cover: frozenset[str]) -> None:
-        """What others want of our broker."""
         gone, added = tuple(sorted(self._cover - cover)), sorted(cover - self._cover)
         self._cover = cover
         if self.data is None:
@@ -244,7 +239,6 @@ class Host:
             self._wake_up.arm()
 
     def _every_second(self) -> None:
-        """Save what changed, and bound custody."""
         if self.discovery.revision != self._saved_revision:
             self._save(closed=False)
         self._around.tend(self.agent)
@@ -287,11 +281,9 @@ class QuietHost(Host):
     widened = False
 
     def connect(self) -> None:
-        """The broker answers."""
         self._open()
 
     def disconnect(self) -> None:
-        """The connections are gone."""
         self._close()
 
     def hold(self, client_id: str, filters: Iterable[str]) -> None:

@@ -100,7 +100,6 @@ def roaming_in(ports: Iterable[Port]) -> dict[BrokerId, tuple[BrokerId, ...]]:
 
 
 def has_areas(ports: Sequence[Port]) -> bool:
-    """Whether a hub hangs on another one."""
     ids = {port.id for port in ports}
     return any(port.leaf in ids for port in ports)
 
@@ -138,7 +137,6 @@ class Hubs:
     # --- processes that start and stop ---
 
     def share_clock(self, agent: Agent) -> None:
-        """A hub's agent and its ports have one clock."""
         if not self.ports:
             return
         hub = self.hub_of(agent.id)
@@ -157,7 +155,6 @@ class Hubs:
             self._world.set_filters(id, self._asked(id).filters)
 
     def stopped(self, id: BrokerId) -> None:
-        """A process stopped, and its switch remembers what was asked for."""
         if id not in self.switches:
             return
         self._books.pop(id, None)
@@ -210,7 +207,6 @@ class Hubs:
     # --- who is told what ---
 
     def on_clients(self, hub: BrokerId, added: Iterable[str], removed: Iterable[str]) -> None:
-        """Clients of a hub want something else: tell all sides."""
         switch = self.switches[hub]
         told = switch.on_clients(sorted(added), sorted(removed), self._world.now_ms)
         self._tell_sides(hub, switch, told)

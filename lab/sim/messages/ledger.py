@@ -152,18 +152,12 @@ class Ledger:
         if wanted <= set(collected):
             self.excuse(number, "kept", client)
 
-    def excuse_at(self, broker: BrokerId, number: int, why: str) -> None:
-        """No client of ``broker`` need get this publication any more."""
-        for client in self.clients_of(broker):
-            self.excuse(number, why, client)
-
     def tolerate_at(self, broker: BrokerId, number: int) -> None:
         """The agent of ``broker`` may publish this there again, not knowing that it did."""
         for client in self.clients_of(broker):
             self.tolerate(number, client)
 
     def may_repeat(self, number: int) -> bool:
-        """Somebody may get this publication again."""
         return any(self._may_get_again(client, number) for client in self.home)
 
     def _may_get_again(self, client: str, number: int) -> bool:
@@ -191,7 +185,6 @@ class Ledger:
         )
 
     def tolerate(self, number: int, client: str | None = None) -> None:
-        """A broker may say this again, having forgotten that it did."""
         for each in self._owed if client is None else (client,):
             self._may_repeat.add((each, number))
 
@@ -200,7 +193,6 @@ class Ledger:
     def publish(
         self, publisher: str, broker: BrokerId, topic: str, qos: int, *, now_ms: int
     ) -> Published:
-        """A broker took a publication from a client."""
         item = Published(len(self.published), publisher, broker, topic, qos, now_ms)
         self.published.append(item)
         for client, filters in self._promised.items():
@@ -213,7 +205,6 @@ class Ledger:
         return item
 
     def routed(self, broker: BrokerId, client_id: str, message: Message) -> None:
-        """A broker put a copy into a session."""
         if client_id not in self.home or self._is_invented(message.number):
             return
         item = self.published[message.number]
@@ -228,7 +219,6 @@ class Ledger:
             raise InvariantError("as_published", f"{client_id!r} gets {item} as {message}")
 
     def dropped(self, client_id: str, message: Message) -> None:
-        """A queue was full."""
         if message.number < 0:
             self.fired["log line dropped"] += 1
             return

@@ -14,7 +14,7 @@ from federator.protocol.effects import Effect, Pause, Proceed
 from federator.protocol.types import BrokerId, Epoch
 from lab.sim.data import DataPath, DataWorld
 from lab.sim.disks import CustodyDisk, DiskInUse
-from lab.sim.messages.brokers import WALL_CLOCK_AT_START_S, MessageBroker
+from lab.sim.messages.brokers import LOCAL_MS, WALL_CLOCK_AT_START_S, MessageBroker
 from lab.sim.messages.clients import Subscriber
 from lab.sim.messages.data_connection import DataConnection
 from lab.sim.messages.hosts import Host, HostDisk, QuietHost
@@ -25,9 +25,13 @@ from lab.sim.network import Agent
 from lab.sim.parts import Part
 from lab.sim.plan import WorldPlan
 from lab.sim.speech import Speech
+from lab.sim.story import Fault, FaultKind
 from lab.sim.watcher import InvariantError, Watcher
 from lab.sim.world import World
 
+SLOW_ACKNOWLEDGEMENT_MS = 400
+CLOCK_JUMP_MS = 3_600_000
+STORM_FILTERS = 40  # subscriptions made one after the other; more than a small queue holds
 DOOMED_MS = 300  # how long an agent stays away that was killed between two writes
 
 
@@ -82,7 +86,6 @@ class RealClients(Part):
     # --- what befalls brokers and agents ---
 
     def broker_stopped(self, id: BrokerId, *, orderly: bool) -> None:
-        """What a broker has not saved is gone."""
         broker = self.brokers[id]
         if orderly and broker.plan.persistent:
             broker.save()
@@ -123,12 +126,38 @@ class RealClients(Part):
                 subscriber.agent_dies(saved_ms - 1)
 
     def forgot(self, id: BrokerId) -> None:
-        """With the disk goes what was in custody."""
         self.disks[id].lose()
         self.ledger.distrust(id)
         self.ledger.withdraw_at(id)
 
-    def set_clock(self, id: BrokerId, by_ms: int) -> None:
+    def befall(self, fault: Fault) -> None:
+        """What goes wrong at the edges: clients, clocks, disks, brokers that are restarted."""
+        id, until_ms, at = fault.node or BrokerId(0), fault.until_ms, self.agenda.at
+        client = self.subscribers.get(fault.client or "")
+        match fault.kind:
+            case FaultKind.CLIENT_AWAY if client:
+                client.leave()
+                at(until_ms, client.come_back)
+            case FaultKind.SLOW_CONSUMER if client:
+                client.acknowledges_after_ms = SLOW_ACKNOWLEDGEMENT_MS
+                at(until_ms, setattr, client, "acknowledges_after_ms", LOCAL_MS)
+            case FaultKind.SUBSCRIPTION_STORM if client:
+                storm = {f"storm/{number}": 1 for number in range(STORM_FILTERS)}
+                client.change_filters(client.filters | storm)
+            case FaultKind.BROKER_RESTART:
+                self.world.stop_broker(id, orderly=True)
+                at(until_ms, self.world.start_broker, id)
+            case FaultKind.CLOCK_JUMP:
+                self._set_clock(id, CLOCK_JUMP_MS if until_ms % 2 else -CLOCK_JUMP_MS)
+            case FaultKind.DISK_FULL:
+                self.disks[id].custody.full_for += 1
+                at(until_ms, self._make_room, id)
+            case FaultKind.CRASH_BETWEEN_WRITES if id in self.world.agents:
+                agent = self.world.agents[id]
+                agent.crash_after = fault.steps
+                at(until_ms, setattr, agent, "crash_after", None)
+
+    def _set_clock(self, id: BrokerId, by_ms: int) -> None:
         """Change a host's wall clock: what is logged there looks older, or newer, than it is."""
         self.world.wall_offset_ms[id] += by_ms
         if by_ms > 0:
@@ -136,9 +165,8 @@ class RealClients(Part):
         else:
             self.ledger.set_back(id)
 
-    def fill_disk(self, id: BrokerId, by: int = 1) -> None:
-        """One cause more, or less, why nothing can be written on the agent's disk."""
-        self.disks[id].custody.full_for += by
+    def _make_room(self, id: BrokerId) -> None:
+        self.disks[id].custody.full_for -= 1
 
     # --- surroundings of the agents' processes ---
 
@@ -276,7 +304,6 @@ def world_of(
     watcher: Watcher | None = None,
     speech: Callable[[DataWorld], Speech] = Speech,
 ) -> tuple[World, RealClients]:
-    """A world with real clients."""
     parts = [partial(RealClients, seed=seed)]
     world = World(plan, seed=seed, watcher=watcher, speech=speech, parts=parts)
     return world, world.part(RealClients)

@@ -31,11 +31,9 @@ class Note:
     now_us: Callable[[], int]
 
     def read(self) -> tuple[Served | None, int]:
-        """What was decided last, and when."""
         return self.file.served, self.file.touched_us
 
     def write(self, served: Served) -> bool:
-        """Keep this instead, unless the disk is full."""
         if not self.can_write():
             return False
         self.file.served = served
@@ -43,7 +41,6 @@ class Note:
         return True
 
     def touch(self) -> None:
-        """It holds still, now."""
         self.file.touched_us = self.now_us()
 
 
@@ -61,12 +58,10 @@ class Serving:
         self._wake_up = WakeUp(self.agent, self.world, next_deadline_ms, self._on_time)
 
     def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
-        """A link came up, or was lost."""
         self.decides.on_neighbour(neighbour, up, self.world.now_of(self.agent))
         self._wake_up.arm()
 
     def perform(self, effect: Pause | Proceed) -> None:
-        """Exchange nothing with a broker, or exchange again, and remember it."""
         self.decides.perform(effect)
 
     def _on_time(self) -> None:

@@ -4,20 +4,20 @@ import pytest
 
 from federator.protocol import data_plane
 from federator.protocol.routing.topic_routing import TopicRouting
-from lab.sim import campaign, scenario
-from lab.sim.messages import campaign as messages
-from lab.sim.messages import story
+from lab.sim import campaign
+from lab.sim.campaign import draw
+from lab.sim.story import Kind
 
 SEEDS = 12
 
 
 def run(strategy, seed, **more):
-    drawn = scenario.draw(seed, nodes=8, strategy=strategy, steered=True, **more)
-    return campaign.run_scenario(drawn)
+    drawn = draw(Kind.ROUTES, seed, nodes=8, strategy=strategy, steered=True, **more)
+    return campaign.run(drawn)
 
 
 def run_messages(seed, **more):
-    return messages.run_story(story.draw(seed, strategy="shortest-path", steered=True, **more))
+    return campaign.run(draw(Kind.MESSAGES, seed, strategy="shortest-path", steered=True, **more))
 
 
 @pytest.mark.parametrize("strategy", ["shortest-path", "mixed"])

@@ -1,6 +1,6 @@
 """Whom an agent links with, whom it lets in, and what it does not believe."""
 
-from functools import partial
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -16,9 +16,9 @@ from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Parameters
 from federator.protocol.topology.graph import parts_of
 from federator.protocol.topology.parameters import TopologyParameters
-from lab.sim.joining.campaign import run_joining
+from lab.sim.campaign import run
 from lab.sim.joining.part import Joining, plan_of
-from lab.sim.joining.story import JoiningStory, Split, Start
+from lab.sim.story import Blow, Kind, Story
 from lab.sim.world import World
 
 ONE, TWO = 1, 2
@@ -201,24 +201,25 @@ def test_places_travel():
 
 
 def test_two_halves_find_each_other_without_a_seed():
-    story = JoiningStory(
+    story = Story(
+        kind=Kind.JOINING,
         seed=7,
-        nodes=12,
-        parameters=TopologyParameters(),
+        topology="joining",
+        plan=replace(plan_of(range(12), 7), arranging=TopologyParameters()),
         acts=(
-            tuple(Start(1_000 * id, id, (0,) if id else ()) for id in range(12)),
-            (Split(0, frozenset({0, 3, 5, 8, 9})), Split(90_000, frozenset())),
+            tuple(Blow(1_000 * id, id, (0,) if id else ()) for id in range(12)),
+            (Blow(0, apart=frozenset({0, 3, 5, 8, 9})), Blow(90_000)),
         ),
     )
 
-    result = run_joining(story)
+    result = run(story)
 
     assert result.violation is None, result.violation
 
 
 def test_who_restarts_without_its_seed_comes_back():
-    parts = (partial(Joining, parameters=TopologyParameters()),)
-    world = World(plan_of(range(6), 3), seed=3, parts=parts)
+    plan = replace(plan_of(range(6), 3), arranging=TopologyParameters())
+    world = World(plan, seed=3, parts=(Joining,))
     joining = world.part(Joining)
     for id in range(6):
         joining.start(id, [0] if id else [])

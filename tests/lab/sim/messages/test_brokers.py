@@ -4,9 +4,10 @@ import pytest
 
 from federator.protocol.types import BrokerId
 from lab.sim.agenda import Agenda
-from lab.sim.messages.brokers import BrokerPlan, MessageBroker
+from lab.sim.messages.brokers import MessageBroker
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message
+from lab.sim.plan import BrokerPlan
 from lab.sim.watcher import InvariantError
 
 HERE, THERE = BrokerId(1), BrokerId(2)

@@ -11,10 +11,9 @@ from functools import partial
 
 from federator.protocol.topology.graph import parts_of, strength_of, without
 from federator.protocol.types import BrokerId
-from lab.sim.campaign import SeedResult, stand, told
-from lab.sim.convergence import demand
-from lab.sim.joining.part import Joining, plan_of
-from lab.sim.joining.story import Death, JoiningStory, Split, Start
+from lab.sim.joining.part import Joining
+from lab.sim.story import Story
+from lab.sim.tale import Tale, demand, stand
 from lab.sim.world import World
 
 SETTLED_MS = 150_000  # what settling may take, whatever befell the federation
@@ -28,30 +27,25 @@ CHANGES_MIN, CHANGES_PER_BROKER_MAX = 8, 0.33
 CHECK_EVERY_MS = 2_000
 
 
-def run_joining(story: JoiningStory) -> SeedResult:
-    """Run one seed to its end or to the first violation."""
-    ids = {blow.broker for act in story.acts for blow in act if isinstance(blow, Start)}
-    parts = (partial(Joining, parameters=story.parameters),)
-    world = World(plan_of(sorted(ids), story.seed), seed=story.seed, parts=parts)
-    nothing = SeedResult(story.seed, "joining", story.nodes, None, SETTLED_MS)
-    return told(nothing, world, _play(world.part(Joining), story))
+def tale_of(story: Story) -> Tale:
+    world = World(story.plan, seed=story.seed, parts=(Joining,))
+    return Tale(world, SETTLED_MS, _acts(world.part(Joining), story))
 
 
-def _play(joining: Joining, story: JoiningStory) -> Iterator[int]:
+def _acts(joining: Joining, story: Story) -> Iterator[int]:
     """One act after the other; the longest that settling took."""
     world, slowest_ms = joining.world, 0
     for act in story.acts:
         began_ms = world.now_ms
         for blow in act:
             world.run_until(began_ms + blow.at_ms)
-            match blow:
-                case Start(_, broker, seeds):
-                    joining.start(broker, seeds)
-                case Death(_, broker):
-                    _kill(joining, broker)
-                case Split(_, apart):
-                    joining.split(apart)
-        slowest_ms = max(slowest_ms, _settle(joining, story))
+            if blow.start is not None:
+                joining.start(blow.start, blow.seeds)
+            elif blow.death is not None:
+                _kill(joining, blow.death)
+            else:
+                joining.split(blow.apart)
+        slowest_ms = max(slowest_ms, _settle(joining))
     yield slowest_ms
 
 
@@ -63,13 +57,13 @@ def _kill(joining: Joining, broker: BrokerId) -> None:
         demand("survives_a_death", [f"without {broker} there are {len(left)} parts"])
 
 
-def _settle(joining: Joining, story: JoiningStory) -> int:
+def _settle(joining: Joining) -> int:
     """Run until all is well, and stays so; how long it took to become so."""
     world, began_ms = joining.world, joining.world.now_ms
     world.run_until(began_ms + CHECK_EVERY_MS)
     well_ms = stand(
         world,
-        {"settles": partial(complaints, joining, story)},
+        {"settles": partial(complaints, joining)},
         until_ms=world.now_ms + SETTLED_MS,
         every_ms=CHECK_EVERY_MS,
         calm_ms=CALM_MS - CHECK_EVERY_MS,
@@ -77,10 +71,9 @@ def _settle(joining: Joining, story: JoiningStory) -> int:
     return well_ms - CHECK_EVERY_MS - began_ms
 
 
-def complaints(joining: Joining, story: JoiningStory) -> Iterator[str]:
-    """What is not as promised."""
+def complaints(joining: Joining) -> Iterator[str]:
     strength = strength_of(joining.graph())
-    brokers, wanted = strength.brokers, story.parameters.neighbours
+    brokers, wanted = strength.brokers, joining.neighbours
     if len(strength.parts) != 1:
         yield f"{len(strength.parts)} parts of {brokers} brokers"
         return

@@ -13,18 +13,16 @@ from federator.protocol.custody.origin import STEPS_MS
 from federator.protocol.filters import contains
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
-from lab.sim.campaign import SeedResult, Wrong, stand, told
-from lab.sim.convergence import demand
 from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.messages.clients import Subscriber
 from lab.sim.messages.hubs import has_areas
-from lab.sim.messages.mishaps import schedule_mishaps
-from lab.sim.messages.operators import draw_reloads, schedule_reloads
+from lab.sim.messages.operators import schedule_reloads
 from lab.sim.messages.real_clients import RealClients, world_of
-from lab.sim.messages.story import MessageStory
-from lab.sim.scenario import TOPICS
+from lab.sim.routes.draw import TOPICS
 from lab.sim.steering import schedule_plans
+from lab.sim.story import Story
+from lab.sim.tale import Tale, Wrong, demand, stand
 
 SYS_INTERVALS = 3
 """Counts that may be needed until a table is trusted again: the first may be older than a gap."""
@@ -38,20 +36,15 @@ EVENTS_OF_CLIENTS_MS = 3_000
 """Clients are back so long after the last fault: their longest pause, and a little."""
 
 
-def run_story(story: MessageStory, *, reloads: int = 0) -> SeedResult:
-    """Run one seed to its end or to the first violation; operators reload so many times."""
+def tale_of(story: Story) -> Tale:
     invariants = Invariants()
     world, clients = world_of(story.plan, seed=story.seed, watcher=invariants)
     invariants.attach(world)
-    spell = {"start_ms": story.settle_ms, "end_ms": story.heal_ms}
-    drawn = draw_reloads(story.seed, story.plan.links, count=reloads, **spell)
-    return tell(clients, story, stood=partial(schedule_reloads, world, drawn))
+    return tale_with(clients, story, stood=partial(schedule_reloads, world, story.reloads))
 
 
-def tell(
-    clients: RealClients, story: MessageStory, *, stood: Callable[[], None] = lambda: None
-) -> SeedResult:
-    """Let ``story`` happen around ``clients``; ``stood`` is called once the federation stood."""
+def tale_with(clients: RealClients, story: Story, *, stood: Callable[[], None]) -> Tale:
+    """``story`` around ``clients``; ``stood`` is called once the federation stood."""
     counts_ms = SYS_INTERVALS * max(plan.sys_interval_ms for plan in story.plan.brokers.values())
     bound_ms = convergence.bound_ms(story.plan) + EVENTS_OF_CLIENTS_MS + counts_ms
     if story.plan.ports:
@@ -65,11 +58,10 @@ def tell(
         yield _heal(clients, story.heal_ms, bound_ms)
         _publish_in_the_calm(clients, story)
 
-    nothing = SeedResult(story.seed, story.topology, len(story.plan.ids), None, bound_ms)
-    return told(nothing, clients.world, acts())
+    return Tale(clients.world, bound_ms, acts())
 
 
-def _settle(clients: RealClients, story: MessageStory) -> None:
+def _settle(clients: RealClients, story: Story) -> None:
     """Nothing goes wrong yet; the federation must stand in the end."""
     world = clients.world
     loss, world.wires.loss = world.wires.loss, 0.0
@@ -80,14 +72,12 @@ def _settle(clients: RealClients, story: MessageStory) -> None:
     world.wires.loss, world.wires.duplication = loss, duplication
 
 
-def _play(clients: RealClients, story: MessageStory) -> None:
-    """The faulty phase."""
+def _play(clients: RealClients, story: Story) -> None:
     world = clients.world
     schedule(world, story.faults)
-    schedule_mishaps(clients, story.mishaps)
     schedule_plans(world, story.plans, until_ms=story.heal_ms + 1)
     for change in story.changes:
-        subscriber = clients.subscribers[change.client]
+        subscriber = clients.subscribers[str(change.client)]
         world.agenda.at(change.at_ms, subscriber.change_filters, dict(change.filters))
     for item in story.publications:
         what = (item.publisher, item.node, item.topic, item.qos)
@@ -115,7 +105,7 @@ def _heal(clients: RealClients, heal_ms: int, bound_ms: int) -> int:
     return stand(world, wrong, until_ms=heal_ms + bound_ms, calm_ms=echo_ms) - heal_ms
 
 
-def _publish_in_the_calm(clients: RealClients, story: MessageStory) -> None:
+def _publish_in_the_calm(clients: RealClients, story: Story) -> None:
     """Once more from everywhere: now QoS 0 arrives as well."""
     world = clients.world
     drain_ms = DRAIN_MS
@@ -135,14 +125,12 @@ def _publish_in_the_calm(clients: RealClients, story: MessageStory) -> None:
 
 
 def _promise(clients: RealClients) -> None:
-    """What the federation knows of, it promises."""
     for id, subscriber in clients.subscribers.items():
         if subscriber.subscribed and not _unknown(clients, subscriber):
             clients.ledger.promise(id, subscriber.filters)
 
 
 def _complaints(clients: RealClients) -> Iterator[str]:
-    """Everything that is not as it must become."""
     world, each = clients.world, clients.subscribers.values()
     # There something new may have made up for something gone while nobody listened.
     doubtful = {client.plan.broker for client in each if client.heard != client.filters}
@@ -162,7 +150,6 @@ def _complaints(clients: RealClients) -> Iterator[str]:
 
 
 def _unknown(clients: RealClients, subscriber: Subscriber) -> list[str]:
-    """What the agent does not know that a client wants."""
     known = clients.world.filters[subscriber.plan.broker]
     if clients.hubs.ports:  # a hub asks for less than each client does, and for wider
         return sorted(f for f in subscriber.filters if not any(contains(k, f) for k in known))

@@ -12,15 +12,14 @@ from itertools import combinations
 from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
-from lab.sim.campaign import SeedResult, stand, told
-from lab.sim.convergence import demand
 from lab.sim.failover.clients import Client, Clients, takeover_in
 from lab.sim.failover.part import Failover
-from lab.sim.failover.story import FailoverStory
-from lab.sim.faults import Fault, schedule
+from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.network import Agent
 from lab.sim.plan import WorldPlan
+from lab.sim.story import Fault, Story
+from lab.sim.tale import Tale, demand, stand
 from lab.sim.topologies import connected_parts
 from lab.sim.watcher import InvariantError
 from lab.sim.world import World
@@ -202,27 +201,25 @@ def _tables_wrong(failover: Failover, agents: dict[BrokerId, Agent]) -> Iterator
                 yield f"{id} has rows {rows} of {other}, not {failover.rows[other]}"
 
 
-def run_failover(story: FailoverStory) -> SeedResult:
-    """Run one seed to its end or to the first violation."""
+def tale_of(story: Story) -> Tale:
     invariants = FailoverInvariants()
     world = World(story.plan, seed=story.seed, watcher=invariants, parts=(Failover,))
-    failover = world.part(Failover)
     invariants.attach(world)
     limit_ms = bound_ms(story.plan)
-
-    def acts() -> Iterator[int]:
-        clients = Clients(failover, [Client(*drawn) for drawn in story.clients])
-        clients.run(story.heal_ms + limit_ms + AFTERWARDS_MS)
-        _play(failover, invariants, story)
-        yield _agree_for_good(failover, clients, story.heal_ms, limit_ms)
-        demand("terms_grow", terms_reused(failover, invariants))
-
-    nothing = SeedResult(story.seed, story.topology, len(story.plan.ids), None, limit_ms)
-    return told(nothing, world, acts())
+    return Tale(world, limit_ms, _acts(world.part(Failover), invariants, story, limit_ms))
 
 
-def _play(failover: Failover, invariants: FailoverInvariants, story: FailoverStory) -> None:
-    """The faulty phase."""
+def _acts(
+    failover: Failover, invariants: FailoverInvariants, story: Story, limit_ms: int
+) -> Iterator[int]:
+    clients = Clients(failover, [Client(*drawn) for drawn in story.followers])
+    clients.run(story.heal_ms + limit_ms + AFTERWARDS_MS)
+    _play(failover, invariants, story)
+    yield _agree_for_good(failover, clients, story.heal_ms, limit_ms)
+    demand("terms_grow", terms_reused(failover, invariants))
+
+
+def _play(failover: Failover, invariants: FailoverInvariants, story: Story) -> None:
     world = failover.world
     schedule(world, story.faults)
     for fault in story.faults:

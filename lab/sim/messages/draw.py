@@ -1,38 +1,19 @@
-"""One seed's story with clients: a federation, who subscribes, who publishes, what goes wrong.
-
-As with ``lab.sim.scenario`` everything is drawn before the first event and kept as data, so that a
-story can be written to a file, told again, and told with a part left out.
-"""
+"""Draws the story with real clients that a seed means, and the one of hubs and leaves."""
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import msgspec
-
-from federator.errors import DecodeError
-from federator.protocol.parameters import Parameters, Strategy
+from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId, Millis
 from lab.sim import topologies
-from lab.sim.faults import Fault, FaultKind, draw_faults
+from lab.sim.faults import draw_edge_faults, draw_faults, in_time
+from lab.sim.manner import Manner
 from lab.sim.messages.hubs import FILTERS_MAX, draw_areas, draw_ports, roaming_in
-from lab.sim.messages.mishaps import Mishap, MishapKind, draw_mishaps
-from lab.sim.plan import (
-    RECORDS_MAX,
-    BrokerPlan,
-    Link,
-    SubscriberPlan,
-    WorldPlan,
-    costing_delay,
-    dialled_out,
-    under,
-)
-from lab.sim.scenario import FILTERS, TOPICS, draw_link, pool_of
-from lab.sim.steering import PlanMoment, draw_collected, draw_plans, with_edges
+from lab.sim.plan import RECORDS_MAX, BrokerPlan, Link, SubscriberPlan, WorldPlan
+from lab.sim.routes.draw import FILTERS, TOPICS, draw_link, pool_of
+from lab.sim.steering import draw_collected, draw_plans, with_edges
+from lab.sim.story import Fault, FaultKind, Kind, PlanMoment, Publication, Resubscription, Story
 from lab.sim.topics import topic_matches
-
-PARTS = ("faults", "mishaps", "changes", "publications", "plans")
-"""What can be left out of a story, item by item."""
 
 NODES_MAX = 9
 START_MS_MAX = 200
@@ -44,117 +25,66 @@ AWKWARD_IDS = ("sp", "sp 0 ace", "a b", "x 1 a/+")
 """Client ids that make log lines with several readings."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientPublication:
-    """``count`` publications of one client, ``gap_ms`` apart."""
-
-    at_ms: int
-    publisher: str
-    node: BrokerId
-    topic: str
-    qos: int
-    count: int
-    gap_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Resubscription:
-    """From ``at_ms`` a client wants ``filters``."""
-
-    at_ms: int
-    client: str
-    filters: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MessageStory:
-    """What a seed means."""
-
-    seed: int
-    topology: str
-    plan: WorldPlan
-    faults: tuple[Fault, ...]
-    mishaps: tuple[Mishap, ...]
-    changes: tuple[Resubscription, ...]
-    publications: tuple[ClientPublication, ...]
-    settle_ms: int  # by when the federation must stand; nothing goes wrong before
-    heal_ms: int  # when every fault that ends has ended
-    plans: tuple[PlanMoment, ...] = ()  # of steerers that know nothing
-
-
-def draw(
-    seed: int,
-    *,
-    nodes: int | None = None,
-    topology: str = topologies.ANY,
-    faulty: bool = True,
-    strategy: str = Strategy.MESH,
-    steered: bool = False,
-    edges: bool = False,
-    by_delay: bool = False,
-    outbound: bool = False,
-) -> MessageStory:
-    """The story of ``seed``, with so many brokers, or few, under one of ``STRATEGIES``.
-
-    ``steered``: with plans, which with ``edges`` say what is kept there, too. ``by_delay``: links
-    cost their delay, which changes. ``outbound``: many have one end that dials.
-    """
-    rng = random.Random(f"messages {seed} {nodes} {topology}")
-    nodes = nodes or rng.choice((2, 3, 3, 4, 4, 5, 6, 7, NODES_MAX))
-    name, raw_links = topologies.draw(topology, nodes, rng)
+def draw(seed: int, how: Manner) -> Story:
+    """The story of ``seed``, with so many brokers, or few."""
+    if how.hubs or how.areas:
+        return _draw_hubs(seed, how)
+    rng = random.Random(f"messages {seed} {how.nodes} {how.topology}")
+    nodes = how.nodes or rng.choice((2, 3, 3, 4, 4, 5, 6, 7, NODES_MAX))
+    name, raw_links = topologies.draw(how.topology, nodes, rng)
     ids = sorted(BrokerId(id) for id in range(1, nodes + 1))
     shuffled = rng.sample(ids, len(ids))
     links: list[Link] = [(shuffled[a], shuffled[b]) for a, b in raw_links]
     plan = _draw_plan(rng, ids, links)
-    if not faulty:
-        plan = replace(plan, loss=0.0, duplication=0.0)
-    plan = under(strategy, plan, seed=seed)
-    slowest_ms = max(each.sys_interval_ms for each in plan.brokers.values())
-    settle_ms = 4_000 + 3 * slowest_ms
+    settle_ms = 4_000 + 3 * max(each.sys_interval_ms for each in plan.brokers.values())
     heal_ms = settle_ms + (LONG_FAULTY_MS if rng.random() < 0.1 else FAULTY_MS)
-    if by_delay:
-        plan = costing_delay(plan, from_ms=settle_ms, until_ms=heal_ms, seed=seed)
-    if outbound:
-        plan = dialled_out(plan, seed=seed)
+    plan = how.applied_to(plan, seed=seed, from_ms=settle_ms, until_ms=heal_ms)
     spell = {"start_ms": settle_ms, "end_ms": heal_ms}
     clients = [each.id for each in plan.subscribers]
     faults: tuple[Fault, ...] = ()
-    mishaps: tuple[Mishap, ...] = ()
-    if faulty:
+    if how.faulty:
         faults = draw_faults(rng, ids=ids, links=links, count=rng.randint(0, 5), **spell)
-        mishaps = draw_mishaps(rng, ids=ids, clients=clients, count=rng.randint(0, 4), **spell)
+        more = draw_edge_faults(rng, ids=ids, clients=clients, count=rng.randint(0, 4), **spell)
+        faults = in_time((*faults, *more))
     plans: tuple[PlanMoment, ...] = ()
-    if steered:
-        wants = dict[BrokerId, frozenset[str]]()
-        for each in plan.subscribers:
-            filters = {filter for filter, _ in each.filters}
-            wants[each.broker] = wants.get(each.broker, frozenset()) | filters
-        drawn = replace(plan, filters=wants)
-        dice = random.Random(f"plans {seed}")
-        plans = draw_plans(dice, drawn, TOPICS, **spell)
-        if edges:
-            hubs = dice.sample(ids, min(2, len(ids)))
-            start_ms = plan.subscribers[0].start_ms
-            more = [_collector(dice, hub, start_ms) for hub in hubs]
-            if dice.random() < 0.5:  # wants just what a hub collects
-                other = replace(more[0], id="not-a-collector", broker=dice.choice(ids))
-                more.append(replace(other, filters=other.filters[:1], persistent=True))
-            everyone = (*plan.subscribers, *more)
-            plan = replace(plan, hubs=frozenset(hubs), subscribers=everyone)
-            collected = {filter for each in more for filter, _ in each.filters}
-            plans = with_edges(dice, plans, hubs, sorted(collected.union(pool_of(drawn))))
-    return MessageStory(
+    if how.steered:
+        plan, plans = _draw_steered(plan, seed, edges=how.edges, **spell)
+    return Story(
+        kind=Kind.MESSAGES,
         seed=seed,
         plans=plans,
         topology=name,
         plan=plan,
         faults=faults,
-        mishaps=mishaps,
         changes=_draw_changes(rng, plan, settle_ms, heal_ms),
         publications=_draw_publications(rng, ids, settle_ms, heal_ms),
         settle_ms=settle_ms,
         heal_ms=heal_ms,
     )
+
+
+def _draw_steered(
+    plan: WorldPlan, seed: int, *, edges: bool, start_ms: int, end_ms: int
+) -> tuple[WorldPlan, tuple[PlanMoment, ...]]:
+    """``plan`` with clients that collect, where plans say what is kept, and these plans."""
+    wants = dict[BrokerId, frozenset[str]]()
+    for each in plan.subscribers:
+        filters = {filter for filter, _ in each.filters}
+        wants[each.broker] = wants.get(each.broker, frozenset()) | filters
+    drawn = replace(plan, filters=wants)
+    dice = random.Random(f"plans {seed}")
+    plans = draw_plans(dice, drawn, TOPICS, start_ms=start_ms, end_ms=end_ms)
+    if not edges:
+        return plan, plans
+    hubs = dice.sample(plan.ids, min(2, len(plan.ids)))
+    collectors = [_collector(dice, hub, plan.subscribers[0].start_ms) for hub in hubs]
+    if dice.random() < 0.5:  # wants just what a hub collects
+        other = replace(collectors[0], id="not-a-collector", broker=dice.choice(plan.ids))
+        collectors.append(replace(other, filters=other.filters[:1], persistent=True))
+    collected = {filter for each in collectors for filter, _ in each.filters}
+    plans = with_edges(dice, plans, hubs, sorted(collected.union(pool_of(drawn))))
+    everyone = (*plan.subscribers, *collectors)
+    return replace(plan, hubs=frozenset(hubs), subscribers=everyone), plans
 
 
 UNHURT_AT_HUBS = {FaultKind.BROKER_CRASH, FaultKind.STATE_LOST, FaultKind.DEATH}
@@ -169,25 +99,23 @@ TROUBLES = (FaultKind.CUT, FaultKind.SILENT, FaultKind.CLOG)
 """Of a link of a hub, before it dies."""
 
 
-def draw_hubs(seed: int, *, faulty: bool = True, areas: bool = False) -> MessageStory:
+def _draw_hubs(seed: int, how: Manner) -> Story:
     """The story of ``seed`` with hubs and leaves: one to three hubs, up to three leaves each.
 
     Most leaves have a second hub in reserve where there is one, and hubs die for a while.
     ``areas``: instead a mesh of hubs above up to three others, and a leaf at most at each.
     """
-    rng = random.Random(f"{'areas' if areas else 'hubs'} {seed}")
-    homes, links, ports = draw_areas(rng) if areas else draw_ports(rng)
+    name = "areas" if how.areas else "hubs"
+    rng = random.Random(f"{name} {seed}")
+    homes, links, ports = draw_areas(rng) if how.areas else draw_ports(rng)
     ids = sorted([*homes, *(port.id for port in ports)])
     plan = _draw_plan(rng, ids, links, homes)
     leaves = frozenset(port.leaf for port in ports) | {port.id for port in ports}
     roaming = roaming_in(ports)
+    settle_ms = 6_000 + 3 * max(each.sys_interval_ms for each in plan.brokers.values())
+    how = Manner(faulty=how.faulty, areas=how.areas, outbound=rng.random() < 0.5)
+    plan = how.applied_to(plan, seed=seed, from_ms=0, until_ms=0)
     plan = replace(plan, shortest=leaves, roaming=roaming, ports=ports)
-    if rng.random() < 0.5:
-        plan = dialled_out(plan, seed=seed)
-    if not faulty:
-        plan = replace(plan, loss=0.0, duplication=0.0)
-    slowest_ms = max(each.sys_interval_ms for each in plan.brokers.values())
-    settle_ms = 6_000 + 3 * slowest_ms
     heal_ms = settle_ms + FAULTY_MS
     spell = {"start_ms": settle_ms, "end_ms": heal_ms}
     drawn = draw_faults(rng, ids=homes, links=links, count=rng.randint(0, 5), **spell)
@@ -195,9 +123,9 @@ def draw_hubs(seed: int, *, faulty: bool = True, areas: bool = False) -> Message
     clients = [each.id for each in plan.subscribers]
     beside = [port.id for port in ports]
     at = [*homes, *beside]
-    unlucky = draw_mishaps(rng, ids=at, clients=clients, count=rng.randint(0, 4), **spell)
-    crash = MishapKind.CRASH_BETWEEN_WRITES
-    mishaps = [each for each in unlucky if each.node not in {*hubs, *beside} or each.kind is crash]
+    edge = draw_edge_faults(rng, ids=at, clients=clients, count=rng.randint(0, 4), **spell)
+    crash = FaultKind.CRASH_BETWEEN_WRITES
+    at_edge = [each for each in edge if each.node not in {*hubs, *beside} or each.kind is crash]
     faults = [each for each in drawn if each.node not in hubs or each.kind not in UNHURT_AT_HUBS]
     homes_of_two = {port.hub for port in ports if port.leaf in roaming}
     publications = list(_draw_publications(rng, homes, settle_ms, heal_ms))
@@ -209,18 +137,17 @@ def draw_hubs(seed: int, *, faulty: bool = True, areas: bool = False) -> Message
         faults += death
         near = sorted({port.leaf for port in ports if port.hub == hub})
         publications += _draw_bursts(rng, plan, [*near, *homes], death[-1].at_ms)
-    faults.sort(key=lambda fault: fault.at_ms)
     changes = _draw_changes(rng, plan, settle_ms, heal_ms, counts=(1, 4))
-    return MessageStory(
+    return Story(
+        kind=Kind.MESSAGES,
         seed=seed,
-        topology="areas" if areas else "hubs",
+        topology=name,
         plan=replace(
             plan,
             return_after_ms=rng.choice(RETURN_AFTER_MS) if roaming else 0,
             hub_filters_max=rng.choice(FILTERS_MAX),
         ),
-        faults=tuple(faults) if faulty else (),
-        mishaps=tuple(mishaps) if faulty else (),
+        faults=in_time((*faults, *at_edge)) if how.faulty else (),
         changes=changes,
         publications=tuple(sorted(publications, key=lambda item: item.at_ms)),
         settle_ms=settle_ms,
@@ -246,12 +173,12 @@ def _draw_hub_death(
 
 def _draw_bursts(
     rng: random.Random, plan: WorldPlan, ids: list[BrokerId], death_ms: int
-) -> list[ClientPublication]:
+) -> list[Publication]:
     """Much is under way to somebody when a hub dies."""
     wanted = {filter for each in plan.subscribers for filter, _ in each.filters}
     topics = [topic for topic in TOPICS if any(topic_matches(f, topic) for f in wanted)]
     return [
-        ClientPublication(
+        Publication(
             at_ms=death_ms - rng.randint(*BURST_BEFORE_MS),
             publisher=f"p1-{id}",
             node=id,
@@ -262,72 +189,6 @@ def _draw_bursts(
         )
         for id in rng.choices(ids, k=3)
     ]
-
-
-def simpler(story: MessageStory) -> Iterator[MessageStory]:
-    """Stories with less noise, or fewer subscribers."""
-    plan = story.plan
-    if plan.loss:
-        yield replace(story, plan=replace(plan, loss=0.0))
-    if plan.duplication:
-        yield replace(story, plan=replace(plan, duplication=0.0))
-    for gone in plan.subscribers:
-        rest = tuple(each for each in plan.subscribers if each is not gone)
-        if not rest:
-            continue
-        yield replace(
-            story,
-            plan=replace(plan, subscribers=rest),
-            mishaps=tuple(each for each in story.mishaps if each.client != gone.id),
-            changes=tuple(each for each in story.changes if each.client != gone.id),
-        )
-    for at, item in enumerate(story.publications):
-        if item.count > 1:
-            fewer = replace(item, count=item.count // 2)
-            before, after = story.publications[:at], story.publications[at + 1 :]
-            yield replace(story, publications=(*before, fewer, *after))
-
-
-def encode(story: MessageStory) -> bytes:
-    """The story as JSON, to be told again elsewhere."""
-    return msgspec.json.format(msgspec.json.encode(story), indent=1)
-
-
-def decode(content: bytes) -> MessageStory:
-    """The story that ``encode`` wrote. Raises ``DecodeError``: it is none."""
-    try:
-        return msgspec.json.decode(content, type=MessageStory)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"story: {error}") from error
-
-
-def lines_of(story: MessageStory) -> Iterator[str]:
-    """What happens, for people, in the order of time."""
-    plan = story.plan
-    links = ", ".join(f"{link.a}-{link.b}" for link in plan.links)
-    yield f"brokers {', '.join(map(str, plan.ids))}; links {links}"
-    if plan.loss or plan.duplication:
-        yield f"loss {plan.loss}, duplication {plan.duplication}"
-    for subscriber in plan.subscribers:
-        kind = "persistent" if subscriber.persistent else "clean"
-        wants = ", ".join(f"{filter} at QoS {qos}" for filter, qos in subscriber.filters)
-        yield f"client {subscriber.id!r} ({kind}) at {subscriber.broker} wants {wants}"
-    events: list[tuple[int, str]] = []
-    for fault in story.faults:
-        where = fault.node or ", ".join(f"{a}-{b}" for a, b in fault.links)
-        events.append((fault.at_ms, f"{fault.kind.value} at {where} until {fault.until_ms}"))
-    for mishap in story.mishaps:
-        where = repr(mishap.client) if mishap.client else str(mishap.node)
-        steps = f" after {mishap.steps} writes" if mishap.steps else ""
-        what = f"{mishap.kind.value}{steps} at {where} until {mishap.until_ms}"
-        events.append((mishap.at_ms, what))
-    for change in story.changes:
-        wants = ", ".join(filter for filter, _ in change.filters)
-        events.append((change.at_ms, f"client {change.client!r} wants {wants} instead"))
-    for item in story.publications:
-        what = f"{item.publisher} publishes {item.topic} {item.count} times at QoS {item.qos}"
-        events.append((item.at_ms, f"{what}, every {item.gap_ms} ms"))
-    yield from (f"{at_ms:>8} ms  {what}" for at_ms, what in sorted(events))
 
 
 def _draw_plan(
@@ -422,9 +283,9 @@ def _draw_changes(
 
 def _draw_publications(
     rng: random.Random, ids: list[BrokerId], start_ms: int, end_ms: int
-) -> tuple[ClientPublication, ...]:
+) -> tuple[Publication, ...]:
     publications = [
-        ClientPublication(
+        Publication(
             at_ms=rng.randint(start_ms, end_ms),
             publisher=f"p{rng.randint(1, 3)}-{id}",
             node=id,

@@ -33,15 +33,15 @@ from federator.protocol.messages import codec, control
 from federator.protocol.trust.guard import CONTROL, DATA, overheard
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch
 from lab.sim.attack.signed import Keyring, SealedSpeech
-from lab.sim.attack.story import AttackStory, Move, MoveKind
-from lab.sim.campaign import SeedResult
 from lab.sim.data import HOP_LIMIT, packet_of
 from lab.sim.invariants import Invariants
-from lab.sim.messages.campaign import tell
 from lab.sim.messages.ledger import INVENTED, INVENTED_UNDER_CUSTODY
 from lab.sim.messages.real_clients import world_of
+from lab.sim.messages.tale import tale_with
 from lab.sim.network import Agent
-from lab.sim.scenario import FILTERS, TOPICS
+from lab.sim.routes.draw import FILTERS, TOPICS
+from lab.sim.story import Move, MoveKind, Story
+from lab.sim.tale import Tale
 from lab.sim.watcher import Watcher
 from lab.sim.world import World
 
@@ -52,13 +52,11 @@ ABSURD = (0, 1, 2**31, 2**53, 2**62, 2**63 - 1)
 CHANNELS = ("hello", "ctl", "core_ann", "mesh_memb_ann", "data")
 
 
-def run_attack(story: AttackStory) -> SeedResult:
-    """Run one seed to its end or to the first violation."""
-    beneath, plan = story.beneath, story.beneath.plan
-    invariants = Invariants()
+def tale_of(story: Story) -> Tale:
+    plan, invariants = story.plan, Invariants()
     watcher = invariants if story.member is None else Watcher()
-    speech = partial(SealedSpeech, seed=beneath.seed, ids=plan.ids, proven=story.proven)
-    world, clients = world_of(plan, seed=beneath.seed, watcher=watcher, speech=speech)
+    speech = partial(SealedSpeech, seed=story.seed, ids=plan.ids, proven=story.proven)
+    world, clients = world_of(plan, seed=story.seed, watcher=watcher, speech=speech)
     invariants.attach(world)
     clients.ledger.lied_to = story.member is not None
     clients.ledger.proven = story.proven
@@ -70,15 +68,13 @@ def run_attack(story: AttackStory) -> SeedResult:
     def stood() -> None:
         invariants.links_stay = story.calm
 
-    return tell(clients, beneath, stood=stood)
+    return tale_with(clients, story, stood=stood)
 
 
 class Attacker:
     """Makes the moves of a story in ``world``, where strangers stand beside every broker."""
 
-    def __init__(
-        self, world: World, story: AttackStory, keyrings: Mapping[BrokerId, Keyring]
-    ) -> None:
+    def __init__(self, world: World, story: Story, keyrings: Mapping[BrokerId, Keyring]) -> None:
         self._world = world
         self._keyrings = keyrings
         self._member = story.member
@@ -95,7 +91,6 @@ class Attacker:
         self._publish(id, kind, payload)
 
     def _publish(self, id: BrokerId, kind: str, payload: bytes) -> None:
-        """What a stranger publishes arrives like anything else."""
         if self._world.brokers[id].running:
             self._world.arrive(id, kind, payload)
 
@@ -155,7 +150,6 @@ class Attacker:
     # --- with a key ---
 
     def _as_member(self, move: Move, rng: random.Random) -> bool:
-        """Say it to every neighbour, sealed."""
         assert self._member is not None, "a member's move"
         agent = self._world.agents.get(self._member)
         if agent is None or agent.pauses:
@@ -271,7 +265,6 @@ def _changed(frame: Frame, sender: BrokerId, rng: random.Random, *, proven: bool
 
 
 def _epoch(world: World, id: BrokerId, rng: random.Random) -> Epoch:
-    """An agent's epoch, or a later one, or an absurd one."""
     now = world.disks[id].epoch
     return Epoch(rng.choice((now, now + 1, now + 1_000_000, *ABSURD)))
 
