@@ -35,8 +35,8 @@ from lab.sim.agenda import Agenda
 from lab.sim.data import number_of
 from lab.sim.failover.part import Failover
 from lab.sim.network import Agent
+from lab.sim.parts import Part
 from lab.sim.plan import LinkPlan, WorldPlan
-from lab.sim.watcher import Watcher
 from lab.sim.world import World
 
 
@@ -54,7 +54,7 @@ class Change:
     value: int | None = None
 
 
-class Recorder(Watcher):
+class Recorder(Part):
     """Counts and notes by second of the world.
 
     Attributes:
@@ -80,7 +80,7 @@ class Recorder(Watcher):
         assert self.agenda is not None, "the recorder is given the world's agenda"
         return self.agenda.now_ms
 
-    def started(self, agent: Agent) -> None:
+    def starting(self, agent: Agent) -> None:
         """A change; what its last life had joined is forgotten."""
         self._note(agent.id, "agent_started", value=agent.life)
         self._routes = {key: route for key, route in self._routes.items() if key[0] != agent.id}
@@ -237,7 +237,7 @@ def _play(
 ) -> None:
     offset = story.seconds
     notes = Recorder()
-    world = World(_plan(layout, strategy), seed=seed, watcher=notes, parts=(Failover,))
+    world = World(_plan(layout, strategy), seed=seed, parts=(lambda _: notes, Failover))
     notes.agenda = world.agenda
     blows = _blows(world, layout)
     begun = 0

@@ -1,7 +1,7 @@
 """Drives the daemon's data plane of one simulated agent, as ``runtime.data.data_path`` does.
 
 It tells the plane the time, wakes it up when it is due, and lays what it sends on the wires. A
-publication is a real PUBLISH packet whose payload is its number in this world, so that the watchers
+publication is a real PUBLISH packet whose payload is its number in this world, so that parts
 can follow it.
 """
 
@@ -20,7 +20,7 @@ from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.bundles import frames_of
 from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.forwarding.frames import REPAIR_FLAG
+from federator.protocol.forwarding.frames import REPAIR_FLAG, Frame
 from federator.protocol.forwarding.publications import Place, packets_in, topics_of
 from federator.protocol.messages.control import Message, RepairRequest, TreeTorn
 from federator.protocol.messages.destinations import names_tree
@@ -33,13 +33,12 @@ from federator.protocol.trust.guard import overheard
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import Agenda
 from lab.sim.network import Agent, Connection
-from lab.sim.watcher import Watcher
 from lab.sim.wires import Wires
 
 FEDERATION = "fed"
 
 HOP_LIMIT = 255
-"""The most a frame can say, so that the watchers see a loop before the limit hides it."""
+"""The most a frame can say, so that checks see a loop before the limit hides it."""
 
 EARLIER_AGENTS = 5
 """One of so many agents is of a release that knows no bundles."""
@@ -150,7 +149,6 @@ class DataWorld(Protocol):
 
     agenda: Agenda
     wires: Wires
-    watcher: Watcher
     fired: Counter[str]
     wall_offset_ms: Counter[BrokerId]
 
@@ -162,6 +160,12 @@ class DataWorld(Protocol):
 
     def noticed(self, notice: Notice) -> None:
         """An agent says something to its operator."""
+
+    def was_delivered(self, agent: Agent, number: int, topic: str) -> None:
+        """An agent published on its broker what came in a frame."""
+
+    def was_sent(self, agent: Agent, target: BrokerId, frame: Frame) -> None:
+        """An agent published a frame on another broker."""
 
     def say(self, agent: Agent, connection: Connection, message: Message) -> None:
         """An agent sends a control message over one of its connections."""
@@ -358,7 +362,7 @@ class DataPath:
                 continue
             if names_tree(frame.keys):
                 world.fired["planned frame"] += 1
-            world.watcher.frame_sent(self._agent, connection.path.target, frame)
+            world.was_sent(self._agent, connection.path.target, frame)
         world.wires.transmit(connection, "data", payload)
         return True
 

@@ -21,8 +21,8 @@ from federator.protocol.routing.core_route import Number
 from federator.protocol.types import UNREACHABLE, BrokerId, Cost
 from lab.sim.convergence import Costs
 from lab.sim.network import Agent
+from lab.sim.parts import InvariantError, Part
 from lab.sim.topics import topic_matches
-from lab.sim.watcher import InvariantError, Watcher
 from lab.sim.world import World
 
 ANNOUNCEMENT_SENDS_PER_LINK_MAX = 3
@@ -42,17 +42,17 @@ class _Flood:
     sends: int = 0
 
 
-class Invariants(Watcher):
-    """Every check of one run; ``attach`` comes first."""
+class Invariants(Part):
+    """Every check of one run."""
 
-    world: World
     links_stay = False  # from now on no link may go down
 
-    def __init__(self, among: Container[BrokerId] | None = None) -> None:
+    def __init__(self, world: World, *, among: Container[BrokerId] | None = None) -> None:
         """``among``: the agents of which routes are looked at; ``None``: all."""
+        self.world = world
         self._among = among
         self.floods: dict[tuple[BrokerId, int, int], _Flood] = {}
-        self._bound = 0
+        self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(world.plan.links)
         self._starts = 0
         self._starts_before: dict[_Number, int] = {}
         self._sent_masks: dict[tuple[BrokerId, int, BrokerId, _Number], int] = {}
@@ -64,7 +64,11 @@ class Invariants(Watcher):
         self._shortest: Mapping[BrokerId, Costs] | None = None
         self._travelled: dict[tuple[_Number, BrokerId], int] = {}
         self._measured: dict[tuple[BrokerId, BrokerId], Cost | None] = {}
-        self._link_costs: dict[tuple[BrokerId, BrokerId], int] = {}
+        self._link_costs = {
+            ends: link.cost or 0
+            for link in world.plan.links
+            for ends in ((link.a, link.b), (link.b, link.a))
+        }
 
     def demand_shortest(self, costs: Mapping[BrokerId, Costs] | None) -> None:
         """Each frame made from now on goes to each broker once, at the least cost.
@@ -74,16 +78,9 @@ class Invariants(Watcher):
         self._shortest = costs
         self._travelled = {}
 
-    def attach(self, world: World) -> None:
-        self.world = world
-        self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(world.plan.links)
-        for link in world.plan.links:
-            for ends in ((link.a, link.b), (link.b, link.a)):
-                self._link_costs[ends] = link.cost or 0
-
     # --- control ---
 
-    def started(self, agent: Agent) -> None:
+    def starting(self, agent: Agent) -> None:
         self._known_filters[agent.id] = frozenset()
         if not self._follows(agent):
             return
@@ -92,16 +89,16 @@ class Invariants(Watcher):
             del self._checked[key]
         self._links_changed_ms = self.world.now_ms
 
-    def stopped(self, agent: Agent) -> None:
+    def stopped(self, agent: Agent, *, orderly: bool) -> None:
         if self._follows(agent):
             self._links_changed_ms = self.world.now_ms
 
-    def link_changed(self, agent: Agent, target: BrokerId) -> None:
+    def reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
         if not self._follows(agent):
             return
         self._links_changed_ms = self.world.now_ms
-        if self.links_stay and target not in agent.reach:
-            raise InvariantError("links_stay", f"{agent.id} lost {target}")
+        if self.links_stay and neighbour not in agent.reach:
+            raise InvariantError("links_stay", f"{agent.id} lost {neighbour}")
 
     def _follows(self, agent: Agent) -> bool:
         return self._among is None or agent.id in self._among

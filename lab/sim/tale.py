@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from lab.sim.agenda import RunawayError
+from lab.sim.parts import InvariantError
 from lab.sim.story import Story
-from lab.sim.watcher import InvariantError
 from lab.sim.world import World
 
 CHECK_EVERY_MS = 250

@@ -17,6 +17,7 @@ from federator.protocol import effects as e
 from federator.protocol import events
 from federator.protocol.data.ports import Seals
 from federator.protocol.filters import matches
+from federator.protocol.forwarding.frames import Frame
 from federator.protocol.links.outbox import is_outbox, place_of
 from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
@@ -28,7 +29,6 @@ from lab.sim.network import FIRST_EPOCH, INBOX_MAX, Agent, Broker, Connection, D
 from lab.sim.parts import Part
 from lab.sim.plan import HERE, DelayChange, Named, WorldPlan, address_of, alias_of, link_of
 from lab.sim.speech import Speech
-from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires, dialler_of, paths_along
 
 LOCAL_CONNECT_MS = 1
@@ -48,7 +48,6 @@ class World:
         plan: WorldPlan,
         *,
         seed: int,
-        watcher: Watcher | None = None,
         parts: Sequence[Callable[["World"], Part]] = (),
         speech: Callable[[DataWorld], Speech] = Speech,
         trace_max: int | None = TRACE_EVENTS_MAX,
@@ -58,7 +57,6 @@ class World:
         self.fired: Counter[str] = Counter()  # how often what happened
         self.plan = plan
         self.beside = plan.beside  # the other agents at a broker, in its agent's process
-        self.watcher = watcher or Watcher()
         self.brokers = {id: Broker(id) for id in plan.ids}
         self.agents: dict[BrokerId, Agent] = {}
         self.data_paths: dict[BrokerId, DataPath] = {}  # of the newest agents
@@ -226,7 +224,6 @@ class World:
             self.wires.close(agent, connection, graceful=graceful)
         for dialler in agent.diallers.values():
             dialler.wanted = False
-        self.watcher.stopped(agent)
         for part in self.parts:
             part.stopped(agent, orderly=graceful)
 
@@ -359,7 +356,8 @@ class World:
         self.data_paths[id] = self._data_path(agent, disk.epoch, seals)
         self.agents[id] = agent
         self._note(id, f"agent starts, life {agent.life}, epoch {disk.epoch}")
-        self.watcher.started(agent)
+        for part in self.parts:
+            part.starting(agent)
         if id in self.plan.hubs:
             self.handle(agent, HERE)
         if self.filters[id]:
@@ -437,7 +435,8 @@ class World:
         if effects:
             self._perform(agent, effects)
         self._arm(agent)
-        self.watcher.handled(agent, event, effects)
+        for part in self.parts:
+            part.handled(agent, event, effects)
 
     def _perform(self, agent: Agent, effects: Iterable[e.Effect]) -> None:
         routes_changed, path = False, self.data_paths[agent.id]
@@ -447,7 +446,8 @@ class World:
                 case e.Send(conn, message):
                     if conn in agent.connections:
                         connection, _ = agent.connections[conn]
-                        self.watcher.sent(agent, connection.path.target, effect)
+                        for part in self.parts:
+                            part.sent(agent, connection.path.target, effect)
                         self.say(agent, connection, message)
                 case e.SetRoute(filter, route, lost):
                     path.set_route(filter, route, lost=lost)
@@ -487,7 +487,6 @@ class World:
 
     def _reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
         self.data_paths[agent.id].reach(neighbour)
-        self.watcher.link_changed(agent, neighbour)
         for part in self.parts:
             part.reach_changed(agent, neighbour)
 
@@ -590,7 +589,17 @@ class World:
     def _delivered(self, agent: Agent, packet: PublishPacket) -> None:
         number = number_of(packet)
         self.delivered[number][agent.id] += 1
-        self.watcher.delivered(agent, number, packet.topic)
+        self.was_delivered(agent, number, packet.topic)
+
+    def was_delivered(self, agent: Agent, number: int, topic: str) -> None:
+        """An agent published on its broker what came in a frame."""
+        for part in self.parts:
+            part.delivered(agent, number, topic)
+
+    def was_sent(self, agent: Agent, target: BrokerId, frame: Frame) -> None:
+        """An agent published a frame on another broker."""
+        for part in self.parts:
+            part.frame_sent(agent, target, frame)
 
     def _note(self, id: BrokerId, what: str) -> None:
         self.trace.append((self.agenda.now_ms, id, what))

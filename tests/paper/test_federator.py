@@ -7,8 +7,8 @@ import pytest
 from federator.protocol.types import BrokerId
 from lab.sim import topologies
 from lab.sim.campaign import draw, run
+from lab.sim.parts import Part
 from lab.sim.story import Kind
-from lab.sim.watcher import Watcher
 from tests.lab.sim.worlds import (
     DELAY_MS,
     SendCounter,
@@ -22,7 +22,7 @@ from tests.lab.sim.worlds import (
 SUBSCRIBERS = {2: {"t"}, 7: {"t"}}
 
 
-class Deliveries(Watcher):
+class Deliveries(Part):
     """When each broker published each publication."""
 
     def __init__(self):
@@ -36,7 +36,7 @@ class Deliveries(Watcher):
 def section_7():
     """The 3x3 grid of figure 3, ids by row, redundancy 2, 5 ms links (Table 1)."""
     deliveries = Deliveries()
-    world = calm_grid(3, SUBSCRIBERS, watcher=deliveries, redundancy=2)
+    world = calm_grid(3, SUBSCRIBERS, watch=lambda _: deliveries, redundancy=2)
     deliveries.world = world
     world.run_until(12_000)
     return world, deliveries
@@ -87,8 +87,8 @@ def test_section_3_publisher_need_not_take_part_in_any_mesh():
 
 
 def test_section_4_each_child_announces_its_membership_once_per_parent_and_core_announcement():
-    counter = SendCounter()
-    world = calm_grid(3, SUBSCRIBERS, watcher=counter, redundancy=2)
+    world = calm_grid(3, SUBSCRIBERS, watch=SendCounter, redundancy=2)
+    counter = world.part(SendCounter)
     world.run_until(12_000)
     parents = sum(map(len, parents_in_mesh(world, "t", 2).values()))
     counter.by_kind.clear()
@@ -118,8 +118,8 @@ def test_section_4_data_log_keeps_a_mesh_with_cycles_from_delivering_twice():
 @pytest.mark.parametrize("name", topologies.NAMES)
 def test_theorem_1_an_announcement_takes_at_most_two_publications_per_link(name):
     _, links = topologies.draw(name, 12, random.Random(5))
-    counter = SendCounter()
-    world = calm_world(links, {0: {"t"}}, watcher=counter)
+    world = calm_world(links, {0: {"t"}}, watch=SendCounter)
+    counter = world.part(SendCounter)
     world.run_until(3_000)
     counter.by_announcement.clear()
 

@@ -36,13 +36,12 @@ from lab.sim.attack.signed import Keyring, SealedSpeech
 from lab.sim.data import HOP_LIMIT, packet_of
 from lab.sim.invariants import Invariants
 from lab.sim.messages.ledger import INVENTED, INVENTED_UNDER_CUSTODY
-from lab.sim.messages.real_clients import world_of
+from lab.sim.messages.real_clients import RealClients
 from lab.sim.messages.tale import tale_with
 from lab.sim.network import Agent
 from lab.sim.routes.draw import FILTERS, TOPICS
 from lab.sim.story import Move, MoveKind, Story
 from lab.sim.tale import Tale
-from lab.sim.watcher import Watcher
 from lab.sim.world import World
 
 BURST = 200
@@ -53,12 +52,13 @@ CHANNELS = ("hello", "ctl", "core_ann", "mesh_memb_ann", "data")
 
 
 def tale_of(story: Story) -> Tale:
-    plan, invariants = story.plan, Invariants()
-    watcher = invariants if story.member is None else Watcher()
+    plan, strangers = story.plan, story.member is None
     speech = partial(SealedSpeech, seed=story.seed, ids=plan.ids, proven=story.proven)
-    world, clients = world_of(plan, seed=story.seed, watcher=watcher, speech=speech)
-    invariants.attach(world)
-    clients.ledger.lied_to = story.member is not None
+    real = partial(RealClients, seed=story.seed)
+    parts = (Invariants, real) if strangers else (real,)
+    world = World(plan, seed=story.seed, speech=speech, parts=parts)
+    clients = world.part(RealClients)
+    clients.ledger.lied_to = not strangers
     clients.ledger.proven = story.proven
     assert isinstance(world.speech, SealedSpeech)
     attacker = Attacker(world, story, world.speech.keyrings)
@@ -66,7 +66,8 @@ def tale_of(story: Story) -> Tale:
         world.agenda.at(move.at_ms, attacker.move, move)
 
     def stood() -> None:
-        invariants.links_stay = story.calm
+        if strangers:
+            world.part(Invariants).links_stay = story.calm
 
     return tale_with(clients, story, stood=stood)
 

@@ -15,7 +15,7 @@ from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.session_records import FlowRow
 from federator.protocol.types import BrokerId
 from lab.sim.failover.part import Failover
-from lab.sim.watcher import InvariantError
+from lab.sim.parts import InvariantError
 
 TICK_MS = 200
 

@@ -69,7 +69,8 @@ class Failover(Part):
                 self._newest[agent.id] = guide
                 if agent.subscribed and world.brokers[agent.id].running:
                     self.guides[agent.id] = guide
-                world.watcher.guided(agent, guide)
+                for part in world.parts:
+                    part.guided(agent, guide)
             case SetDraining(drain) if world.disks[agent.id].draining != drain:
                 world.disks[agent.id].draining = drain
                 self.drains[agent.id] += drain

@@ -17,11 +17,11 @@ from lab.sim.failover.part import Failover
 from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.network import Agent
+from lab.sim.parts import InvariantError
 from lab.sim.plan import WorldPlan
 from lab.sim.story import Fault, Story
 from lab.sim.tale import Tale, demand, stand
 from lab.sim.topologies import connected_parts
-from lab.sim.watcher import InvariantError
 from lab.sim.world import World
 
 CHECK_EVERY_MS = 500
@@ -57,8 +57,8 @@ def _parts_now(world: World) -> dict[BrokerId, int]:
 class FailoverInvariants(Invariants):
     """Every check of one run, those of announcements included."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
         # By agent, its life and a broker: the substitute that its guide names, and since when (ms).
         self._named: dict[tuple[BrokerId, int, BrokerId], tuple[BrokerId, int]] = {}
         self._disturbed_ms: dict[BrokerId, int] = {}
@@ -202,11 +202,10 @@ def _tables_wrong(failover: Failover, agents: dict[BrokerId, Agent]) -> Iterator
 
 
 def tale_of(story: Story) -> Tale:
-    invariants = FailoverInvariants()
-    world = World(story.plan, seed=story.seed, watcher=invariants, parts=(Failover,))
-    invariants.attach(world)
+    world = World(story.plan, seed=story.seed, parts=(FailoverInvariants, Failover))
+    invariants, failover = world.part(FailoverInvariants), world.part(Failover)
     limit_ms = bound_ms(story.plan)
-    return Tale(world, limit_ms, _acts(world.part(Failover), invariants, story, limit_ms))
+    return Tale(world, limit_ms, _acts(failover, invariants, story, limit_ms))
 
 
 def _acts(

@@ -36,14 +36,9 @@ STEADY_MS = 12_000
 class SampledInvariants(Invariants):
     """The checks that are made after every event."""
 
-    def __init__(self, large: LargePlan) -> None:
-        super().__init__(frozenset(large.hubs))
-        self._mesh = large.mesh
-
-    def attach(self, world: World) -> None:
-        """Watch ``world``, a large one."""
-        super().attach(world)
-        self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(self._mesh)
+    def __init__(self, world: World, large: LargePlan) -> None:
+        super().__init__(world, among=frozenset(large.hubs))
+        self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(large.mesh)
 
     def handled(self, agent: Agent, event: Event, effects: Sequence[Effect]) -> None:
         """Look at the route that the event can have changed."""

@@ -9,16 +9,18 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from federator.protocol.types import BrokerId
 from lab.sim.faults import schedule
 from lab.sim.large.checks import SAMPLE, SampledInvariants, astray, complaints
 from lab.sim.large.plan import START_MS, TOPIC_DOWN, TOPICS_UP, LargePlan
-from lab.sim.messages.real_clients import world_of
+from lab.sim.messages.real_clients import RealClients
 from lab.sim.plan import Port
 from lab.sim.story import Fault, FaultKind, Kind, Story
 from lab.sim.tale import Tale, demand, stand, tell
+from lab.sim.world import World
 
 CALLS_MAX = 1_000_000_000
 CHECK_EVERY_MS = 500
@@ -95,10 +97,10 @@ class _Story:
     def __init__(self, large: LargePlan, outcome: Outcome, say: Say) -> None:
         self._outcome, self._say = outcome, say
         self._large = large
-        invariants = SampledInvariants(large)
-        self.world, self.clients = world_of(large.plan, seed=large.seed, watcher=invariants)
+        parts = (partial(SampledInvariants, large=large), partial(RealClients, seed=large.seed))
+        self.world = World(large.plan, seed=large.seed, parts=parts)
+        self.clients = self.world.part(RealClients)
         self.world.agenda.calls_max = CALLS_MAX
-        invariants.attach(self.world)
         self._rng = random.Random(f"story {large.seed}")
         self._sample = self._rng.sample(large.ports, min(SAMPLE, len(large.ports)))
         self._started_ms: dict[BrokerId, int] = {}

@@ -133,7 +133,7 @@ class DataConnection(Writer):
     def _delivered(self, packet: PublishPacket) -> int:
         number = number_of(packet)
         if not self._ledger.may_repeat(number):
-            self._world.watcher.delivered(self._agent, number, packet.topic)
+            self._world.was_delivered(self._agent, number, packet.topic)
         return number
 
     def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:

@@ -13,12 +13,12 @@ from functools import partial
 
 from federator.protocol import discovery as d
 from federator.protocol.effects import Notice
+from federator.protocol.messages.serving import Served
 from federator.protocol.types import Millis
 from lab.sim.data import DataPath, DataWorld, WakeUp, packet_of
 from lab.sim.disks import KEEP_S, CustodyDisk
 from lab.sim.messages.brokers import MessageBroker
 from lab.sim.messages.data_connection import DataConnection, Surroundings
-from lab.sim.messages.serving import NoteFile
 from lab.sim.messages.sessions import Message, Session, control_client_id, data_client_id
 from lab.sim.network import Agent
 
@@ -30,6 +30,14 @@ _CONTROL_TOPICS = tuple(
     FED + kind for kind in ("hello", "core_ann", "mesh_memb_ann", "ctl", "new_regular_topic")
 )
 _PROBES = (FED + "probe", f"$share/federator/{FED}probe")
+
+
+@dataclass(slots=True)
+class NoteFile:
+    """On a host's disk: what was decided, and when it was touched, by the host's wall clock."""
+
+    served: Served | None = None
+    touched_us: int = 0
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ Source: docs/hubs.md.
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from federator.protocol.data.stamps import StampBook, Stamps
@@ -18,11 +19,12 @@ from federator.protocol.events import HubChosen
 from federator.protocol.filters import CoverChange
 from federator.protocol.leaf_serving import LeafServing
 from federator.protocol.leaves.switch import Asked, LeafSide, Switch, Telling
+from federator.protocol.messages.serving import Served
 from federator.protocol.types import BrokerId
+from lab.sim.data import DataWorld, WakeUp
 from lab.sim.disks import KEEP_S
-from lab.sim.messages.hosts import HostDisk
+from lab.sim.messages.hosts import HostDisk, NoteFile
 from lab.sim.messages.ledger import LOOK_BACK_MS, Ledger
-from lab.sim.messages.serving import Note, Serving
 from lab.sim.network import Agent
 from lab.sim.plan import Link, Port
 from lab.sim.world import World
@@ -102,6 +104,55 @@ def roaming_in(ports: Iterable[Port]) -> dict[BrokerId, tuple[BrokerId, ...]]:
 def has_areas(ports: Sequence[Port]) -> bool:
     ids = {port.id for port in ports}
     return any(port.leaf in ids for port in ports)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The file in use: ``now_us`` is the host's wall clock."""
+
+    file: NoteFile
+    can_write: Callable[[], bool]
+    now_us: Callable[[], int]
+
+    def read(self) -> tuple[Served | None, int]:
+        return self.file.served, self.file.touched_us
+
+    def write(self, served: Served) -> bool:
+        if not self.can_write():
+            return False
+        self.file.served = served
+        self.touch()
+        return True
+
+    def touch(self) -> None:
+        self.file.touched_us = self.now_us()
+
+
+@dataclass(eq=False, repr=False)
+class Serving:
+    """Of one agent."""
+
+    agent: Agent
+    world: DataWorld
+    decides: LeafServing
+    _wake_up: WakeUp = field(init=False)
+
+    def __post_init__(self) -> None:
+        next_deadline_ms = self.decides.next_deadline_ms
+        self._wake_up = WakeUp(self.agent, self.world, next_deadline_ms, self._on_time)
+
+    def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
+        self.decides.on_neighbour(neighbour, up, self.world.now_of(self.agent))
+        self._wake_up.arm()
+
+    def perform(self, effect: Pause | Proceed) -> None:
+        self.decides.perform(effect)
+
+    def _on_time(self) -> None:
+        now, due_ms = self.world.now_of(self.agent), self.decides.next_deadline_ms()
+        if due_ms is not None and now.ms >= due_ms:
+            self.decides.on_time(now)
+        self._wake_up.arm()
 
 
 class Hubs:

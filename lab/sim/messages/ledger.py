@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from federator.protocol.types import BrokerId
 from lab.sim.messages.sessions import Message, Session
+from lab.sim.parts import InvariantError
 from lab.sim.topics import topic_matches
-from lab.sim.watcher import InvariantError
 
 MOVING_MS = 1_000
 """At most so long may both hubs of a leaf bring it QoS 0, when it is served by another one."""

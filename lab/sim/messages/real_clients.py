@@ -6,13 +6,12 @@ broker's log. Every publication is followed from client to client by the ledger.
 """
 
 import random
-from collections.abc import Callable
 from functools import partial
 
 from federator.protocol.data.ports import Seals
 from federator.protocol.effects import Effect, Pause, Proceed
 from federator.protocol.types import BrokerId, Epoch
-from lab.sim.data import DataPath, DataWorld
+from lab.sim.data import DataPath
 from lab.sim.disks import CustodyDisk, DiskInUse
 from lab.sim.messages.brokers import LOCAL_MS, WALL_CLOCK_AT_START_S, MessageBroker
 from lab.sim.messages.clients import Subscriber
@@ -22,11 +21,8 @@ from lab.sim.messages.hubs import Hubs
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import Message, control_client_id, data_client_id
 from lab.sim.network import Agent
-from lab.sim.parts import Part
-from lab.sim.plan import WorldPlan
-from lab.sim.speech import Speech
+from lab.sim.parts import InvariantError, Part
 from lab.sim.story import Fault, FaultKind
-from lab.sim.watcher import InvariantError, Watcher
 from lab.sim.world import World
 
 SLOW_ACKNOWLEDGEMENT_MS = 400
@@ -295,15 +291,3 @@ class RealClients(Part):
         host = self._host_of(agent)
         if host is not None:
             host.set_cover(frozenset(agent.cover))
-
-
-def world_of(
-    plan: WorldPlan,
-    *,
-    seed: int,
-    watcher: Watcher | None = None,
-    speech: Callable[[DataWorld], Speech] = Speech,
-) -> tuple[World, RealClients]:
-    parts = [partial(RealClients, seed=seed)]
-    world = World(plan, seed=seed, watcher=watcher, speech=speech, parts=parts)
-    return world, world.part(RealClients)

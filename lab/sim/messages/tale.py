@@ -18,11 +18,12 @@ from lab.sim.invariants import Invariants
 from lab.sim.messages.clients import Subscriber
 from lab.sim.messages.hubs import has_areas
 from lab.sim.messages.operators import schedule_reloads
-from lab.sim.messages.real_clients import RealClients, world_of
+from lab.sim.messages.real_clients import RealClients
 from lab.sim.routes.draw import TOPICS
 from lab.sim.steering import schedule_plans
 from lab.sim.story import Story
 from lab.sim.tale import Tale, Wrong, demand, stand
+from lab.sim.world import World
 
 SYS_INTERVALS = 3
 """Counts that may be needed until a table is trusted again: the first may be older than a gap."""
@@ -37,10 +38,10 @@ EVENTS_OF_CLIENTS_MS = 3_000
 
 
 def tale_of(story: Story) -> Tale:
-    invariants = Invariants()
-    world, clients = world_of(story.plan, seed=story.seed, watcher=invariants)
-    invariants.attach(world)
-    return tale_with(clients, story, stood=partial(schedule_reloads, world, story.reloads))
+    parts = (Invariants, partial(RealClients, seed=story.seed))
+    world = World(story.plan, seed=story.seed, parts=parts)
+    reloads = partial(schedule_reloads, world, story.reloads)
+    return tale_with(world.part(RealClients), story, stood=reloads)
 
 
 def tale_with(clients: RealClients, story: Story, *, stood: Callable[[], None]) -> Tale:

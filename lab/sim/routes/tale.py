@@ -12,34 +12,32 @@ from federator.protocol.types import BrokerId
 from lab.sim import convergence
 from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
+from lab.sim.parts import InvariantError
 from lab.sim.routes.draw import TOPICS
 from lab.sim.steering import halves, marked, only_collected, schedule_plans, tell_plan
 from lab.sim.story import Story
 from lab.sim.tale import CHECK_EVERY_MS, Tale, demand, stand
 from lab.sim.topics import topic_matches
-from lab.sim.watcher import InvariantError
 from lab.sim.world import World
 
 NEW_FILTER = "fresh/+/filter"
 
 
 def tale_of(story: Story) -> Tale:
-    invariants = Invariants()
-    world = World(story.plan, seed=story.seed, watcher=invariants)
-    invariants.attach(world)
+    world = World(story.plan, seed=story.seed, parts=(Invariants,))
     bound_ms = convergence.bound_ms(story.plan)
-    return Tale(world, bound_ms, _acts(world, invariants, story, bound_ms))
+    return Tale(world, bound_ms, _acts(world, story, bound_ms))
 
 
-def _acts(world: World, invariants: Invariants, story: Story, bound_ms: int) -> Iterator[int]:
+def _acts(world: World, story: Story, bound_ms: int) -> Iterator[int]:
     _play(world, story)
     steered = bool(story.plans)
-    yield _converge(world, invariants, story.heal_ms, bound_ms, steered=steered)
+    yield _converge(world, story.heal_ms, bound_ms, steered=steered)
     _mix_plans(world, story)
     # Who lost a core looks as if it had it, until nobody answered its solicit.
     timeout_ms = story.plan.parameters.solicit_timeout_ms
     world.run_until(max(world.now_ms, story.heal_ms + timeout_ms))
-    _converge(world, invariants, story.heal_ms, bound_ms, steered=steered)
+    _converge(world, story.heal_ms, bound_ms, steered=steered)
     _subscribe_anew(world, story)
     if story.stays:
         world.run_until(story.heal_ms + bound_ms)
@@ -59,9 +57,7 @@ def _play(world: World, story: Story) -> None:
     world.wires.duplication = 0.0
 
 
-def _converge(
-    world: World, invariants: Invariants, heal_ms: int, bound_ms: int, *, steered: bool
-) -> int:
+def _converge(world: World, heal_ms: int, bound_ms: int, *, steered: bool) -> int:
     """Run until converged and a probe proves it; how long it took.
 
     What looks converged may still change within the bound, when the last echo of a fault arrives.
@@ -74,9 +70,9 @@ def _converge(
         since_ms = stand(world, wrong, until_ms=until_ms)
         fixed = not steered and all(link.cost is not None for link in world.plan.links)
         if shortest and fixed and world.plan.shortest.issuperset(world.plan.ids):
-            invariants.demand_shortest(_least_costs(world))
+            world.part(Invariants).demand_shortest(_least_costs(world))
         missed = _probe(world)
-        invariants.demand_shortest(None)
+        world.part(Invariants).demand_shortest(None)
         if not missed:
             return since_ms - heal_ms
         if since_ms >= until_ms:

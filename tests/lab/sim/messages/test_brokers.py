@@ -7,8 +7,8 @@ from lab.sim.agenda import Agenda
 from lab.sim.messages.brokers import MessageBroker
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message
+from lab.sim.parts import InvariantError
 from lab.sim.plan import BrokerPlan
-from lab.sim.watcher import InvariantError
 
 HERE, THERE = BrokerId(1), BrokerId(2)
 TOPIC = "a/b"
