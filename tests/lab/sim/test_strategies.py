@@ -1,6 +1,6 @@
 """Both routings, and a federation on its way from one to the other, through the same stories.
 
-Mesh alone is in test_campaign.py and messages/test_message_campaign.py.
+Campaigns are in test_campaigns.py.
 """
 
 import pytest
@@ -12,31 +12,11 @@ from federator.protocol.routing.topic_routing import TopicRouting
 from lab.sim.campaign import draw, run
 from lab.sim.plan import MIXED
 from lab.sim.story import Kind
-from tests.effort import seeds
-from tests.lab.sim.violations import assert_caught, violations
+from tests.lab.sim.violations import assert_caught
 
-SEEDS = seeds(60)
 MUTANT_SEEDS_MAX = 200
 
 STRAIGHT = Strategy.SHORTEST_PATH.value
-
-
-def nodes_of(seed):
-    return 2 + seed % 12
-
-
-@pytest.mark.parametrize("strategy", [STRAIGHT, MIXED])
-def test_every_invariant_holds_and_every_federation_heals(strategy):
-    drawn = (draw(Kind.ROUTES, s, nodes=nodes_of(s), strategy=strategy) for s in range(SEEDS))
-
-    assert not violations(map(run, drawn), f"--strategy {strategy}", nodes=True)
-
-
-@pytest.mark.parametrize("strategy", [STRAIGHT, MIXED])
-def test_everybody_gets_what_was_promised(strategy):
-    drawn = (draw(Kind.MESSAGES, seed, strategy=strategy) for seed in range(SEEDS))
-
-    assert not violations(map(run, drawn), f"--strategy {strategy} --messages")
 
 
 def test_mixed_has_brokers_of_both_kinds():
