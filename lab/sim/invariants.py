@@ -252,10 +252,10 @@ class Invariants(Part):
 
     def delivered(self, agent: Agent, publication: int, topic: str) -> None:
         """Each publication once per broker, as it was published, and only where asked for."""
-        world = self.world
-        if world.topics.get(publication) != topic:
+        published = self.world.published
+        if publication >= len(published) or published[publication].topic != topic:
             raise InvariantError("as_published", f"{agent.id} got {publication} on {topic!r}")
-        if world.origins[publication] == agent.id:
+        if published[publication].broker == agent.id:
             raise InvariantError("not_back_home", f"{agent.id} got its own {publication}")
         key = (agent.id, agent.life, publication)
         if key in self._delivered:

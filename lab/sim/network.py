@@ -102,6 +102,18 @@ class Broker:
         return self.stops == 0
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A publication as its broker took it."""
+
+    number: int
+    publisher: str
+    broker: BrokerId
+    topic: str
+    qos: int
+    at_ms: int
+
+
 @dataclass(slots=True)
 class Disk:
     """What an agent finds again when it starts."""

@@ -25,7 +25,17 @@ from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import Agenda
 from lab.sim.data import DataPath, DataWorld, LocalLink, number_of, packet_of
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
-from lab.sim.network import FIRST_EPOCH, INBOX_MAX, Agent, Broker, Connection, Dialler, Disk, Path
+from lab.sim.network import (
+    FIRST_EPOCH,
+    INBOX_MAX,
+    Agent,
+    Broker,
+    Connection,
+    Dialler,
+    Disk,
+    Path,
+    Published,
+)
 from lab.sim.parts import Part
 from lab.sim.plan import HERE, DelayChange, Named, WorldPlan, address_of, alias_of, link_of
 from lab.sim.speech import Speech
@@ -66,9 +76,7 @@ class World:
         self.filters = {id: plan.filters.get(id, frozenset()) for id in plan.ids}
         self.agent_stops: Counter[BrokerId] = Counter()
         self.lives: Counter[BrokerId] = Counter()
-        self.published = 0
-        self.topics: dict[int, str] = {}
-        self.origins: dict[int, BrokerId] = {}
+        self.published: list[Published] = []
         self.delivered: dict[int, Counter[BrokerId]] = {}
         self.paths: dict[tuple[BrokerId, BrokerId], Path] = {}
         self.speech = speech(self)
@@ -118,12 +126,9 @@ class World:
 
     def publish(self, id: BrokerId, topic: str, count: int = 1) -> range:
         """A client of broker ``id`` publishes ``count`` times; the numbers of its publications."""
-        first = self.published
-        self.published += count
-        numbers = range(first, self.published)
+        numbers = range(len(self.published), len(self.published) + count)
         for number in numbers:
-            self.topics[number] = topic
-            self.origins[number] = id
+            self.published.append(Published(number, "", id, topic, 0, self.now_ms))
             self.delivered[number] = Counter()
         agent = self.agents.get(id)
         if agent is None or not agent.subscribed or agent.pauses:

@@ -17,10 +17,10 @@ Source: docs/guarantees.md.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from federator.protocol.types import BrokerId
 from lab.sim.messages.sessions import Message, Session
+from lab.sim.network import Published
 from lab.sim.parts import InvariantError
 from lab.sim.topics import topic_matches
 
@@ -36,33 +36,27 @@ INVENTED = 2**62  # from this number on nobody published it: a member of the fed
 INVENTED_UNDER_CUSTODY = INVENTED + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A publication as its broker took it."""
-
-    number: int
-    publisher: str
-    broker: BrokerId
-    topic: str
-    qos: int
-    at_ms: int
-
-
 class Ledger:
     """Everything published and everything received.
 
     ``home`` is the broker of each subscribing client; ``life_of`` says which incarnation of a
-    broker's agent runs, 0 when none does.
+    broker's agent runs, 0 when none does; what is published goes on the list ``published``.
     """
 
-    def __init__(self, home: Mapping[str, BrokerId], *, life_of: Callable[[BrokerId], int]) -> None:
+    def __init__(
+        self,
+        home: Mapping[str, BrokerId],
+        *,
+        life_of: Callable[[BrokerId], int],
+        published: list[Published],
+    ) -> None:
         self.calm = False  # nothing goes wrong any more: everything is promised
         self.lied_to = False  # a member lies about numbers: what came may come again, or never was
         self.proven = False  # and such lies under custody are not believed
         self.relays: frozenset[BrokerId] = frozenset()  # brokers where agents hand on to each other
         self.stamped: Mapping[BrokerId, BrokerId] = {}  # of those, where all is known again
         self.fired: Counter[str] = Counter()  # how often each excuse and outcome occurred
-        self.published: list[Published] = []
+        self.published = published
         self.home = home
         self._life_of = life_of
         self._promised: dict[str, dict[str, int]] = {}

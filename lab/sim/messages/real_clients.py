@@ -43,7 +43,7 @@ class RealClients(Part):
         self.wanted_by_clients = dict.fromkeys(plan.ids, frozenset[str]())  # at first
         for each in plan.subscribers:
             self.wanted_by_clients[each.broker] |= {filter for filter, _ in each.filters}
-        self.ledger = Ledger(home, life_of=world.lives.__getitem__)
+        self.ledger = Ledger(home, life_of=world.lives.__getitem__, published=world.published)
         self.ledger.fired = world.fired
         self.hosts: dict[BrokerId, Host] = {}
         self.disks = {id: HostDisk(CustodyDisk(plan.log_records_max)) for id in plan.ids}
@@ -72,8 +72,6 @@ class RealClients(Part):
         if not broker.running:
             return
         item = self.ledger.publish(publisher, id, topic, qos, now_ms=self.world.now_ms)
-        self.world.topics[item.number] = topic
-        self.world.origins[item.number] = id
         session = broker.sessions.get(data_client_id(id))
         if (session is None or session.qos_of(topic) is None) and id in self._recovering:
             self.ledger.excuse(item.number, "broker without our session")

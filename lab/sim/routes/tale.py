@@ -141,10 +141,7 @@ def _probe(world: World) -> str:
     missed = ""
     for number, expected in probes.items():
         got = world.delivered[number]
-        detail = (
-            f"{world.topics[number]!r} from {world.origins[number]} reached {dict(got)},"
-            f" wanted {sorted(expected)}"
-        )
+        detail = f"{world.published[number]} reached {dict(got)}, wanted {sorted(expected)}"
         if any(times != 1 for times in got.values()) or not set(got) <= expected:
             raise InvariantError("probe_reaches_each_once", detail)
         if set(got) != expected and (got or number not in kept):

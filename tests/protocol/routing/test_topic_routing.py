@@ -153,6 +153,6 @@ def test_each_destination_gets_one_copy_over_a_shortest_path_on_any_graph(federa
 
     interested = {id for id, wants in filters.items() if wants}
     for number in numbers:
-        assert world.delivered[number] == dict.fromkeys(interested - {world.origins[number]}, 1), (
-            "each once, and nobody else"
-        )
+        assert world.delivered[number] == dict.fromkeys(
+            interested - {world.published[number].broker}, 1
+        ), "each once, and nobody else"

@@ -29,7 +29,7 @@ class Edge:
 
     def __init__(self, *, qos: int = 1, **plan) -> None:
         self.agenda = Agenda()
-        self.ledger = Book({"c": HERE}, life_of=lambda _: 1)
+        self.ledger = Book({"c": HERE}, life_of=lambda _: 1, published=[])
         self.broker = MessageBroker(HERE, BrokerPlan(**plan), self.agenda, self.ledger)
         self.got: list[tuple[int, Message]] = []
         self.connect()
