@@ -68,14 +68,14 @@ def finds_shortest(plan: WorldPlan) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Component:
     """Brokers that can reach each other, and what their clients want."""
 
     ids: frozenset[BrokerId]
     subscribers: Subscribers
 
 
-def parts_of(world: World, among: Iterable[BrokerId] | None = None) -> list[Part]:
+def parts_of(world: World, among: Iterable[BrokerId] | None = None) -> list[Component]:
     """The connected parts of what runs, or of those ``among`` these that run."""
     ids = world.plan.ids if among is None else among
     alive = {id for id in ids if id in world.agents and world.brokers[id].running}
@@ -89,7 +89,7 @@ def parts_of(world: World, among: Iterable[BrokerId] | None = None) -> list[Part
             for filter in world.filters[id]:
                 wanted.setdefault(filter, set()).add(id)
         subscribers = {filter: frozenset(who) for filter, who in sorted(wanted.items())}
-        parts.append(Part(ids, subscribers))
+        parts.append(Component(ids, subscribers))
     return parts
 
 
@@ -153,7 +153,7 @@ def _mesh_wrong(
         yield f"{filter!r}: core {core} does not reach {sorted(cut_off)}"
 
 
-def _by_strategy(part: Part, shortest: frozenset[BrokerId]) -> tuple[Subscribers, Subscribers]:
+def _by_strategy(part: Component, shortest: frozenset[BrokerId]) -> tuple[Subscribers, Subscribers]:
     """Who must be in the mesh of each filter, and who is a destination of it."""
     each = part.subscribers.items()
     meshes = {filter: who - shortest for filter, who in each if who - shortest}

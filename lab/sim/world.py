@@ -66,6 +66,7 @@ class World:
         self.trace: deque[tuple[Millis, BrokerId, object]] = deque(maxlen=trace_max)  # last events
         self.fired: Counter[str] = Counter()  # how often what happened
         self.plan = plan
+        self.seed = seed
         self.beside = plan.beside  # the other agents at a broker, in its agent's process
         self.brokers = {id: Broker(id) for id in plan.ids}
         self.agents: dict[BrokerId, Agent] = {}

@@ -54,8 +54,7 @@ CHANNELS = ("hello", "ctl", "core_ann", "mesh_memb_ann", "data")
 def tale_of(story: Story) -> Tale:
     plan, strangers = story.plan, story.member is None
     speech = partial(SealedSpeech, seed=story.seed, ids=plan.ids, proven=story.proven)
-    real = partial(RealClients, seed=story.seed)
-    parts = (Invariants, real) if strangers else (real,)
+    parts = (Invariants, RealClients) if strangers else (RealClients,)
     world = World(plan, seed=story.seed, speech=speech, parts=parts)
     clients = world.part(RealClients)
     clients.ledger.lied_to = not strangers

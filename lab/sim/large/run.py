@@ -97,7 +97,7 @@ class _Story:
     def __init__(self, large: LargePlan, outcome: Outcome, say: Say) -> None:
         self._outcome, self._say = outcome, say
         self._large = large
-        parts = (partial(SampledInvariants, large=large), partial(RealClients, seed=large.seed))
+        parts = (partial(SampledInvariants, large=large), RealClients)
         self.world = World(large.plan, seed=large.seed, parts=parts)
         self.clients = self.world.part(RealClients)
         self.world.agenda.calls_max = CALLS_MAX

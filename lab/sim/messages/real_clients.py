@@ -34,7 +34,7 @@ DOOMED_MS = 300  # how long an agent stays away that was killed between two writ
 class RealClients(Part):
     """Brokers with sessions, clients, and what agents' processes have beside their planes."""
 
-    def __init__(self, world: World, *, seed: int) -> None:
+    def __init__(self, world: World) -> None:
         self.world = world
         self.agenda, self.fired = world.agenda, world.fired
         plan = world.plan
@@ -52,7 +52,7 @@ class RealClients(Part):
         }
         self.brokers |= {port.id: self.brokers[port.hub] for port in plan.ports}
         self.hubs = Hubs(world, ledger=self.ledger, disks=self.disks)
-        rng = random.Random(f"clients {seed}")
+        rng = random.Random(f"clients {world.seed}")
         self.subscribers = {
             each.id: Subscriber(each, self.brokers[each.broker], self.agenda, rng, self.ledger)
             for each in plan.subscribers

@@ -38,8 +38,7 @@ EVENTS_OF_CLIENTS_MS = 3_000
 
 
 def tale_of(story: Story) -> Tale:
-    parts = (Invariants, partial(RealClients, seed=story.seed))
-    world = World(story.plan, seed=story.seed, parts=parts)
+    world = World(story.plan, seed=story.seed, parts=(Invariants, RealClients))
     reloads = partial(schedule_reloads, world, story.reloads)
     return tale_with(world.part(RealClients), story, stood=reloads)
 
