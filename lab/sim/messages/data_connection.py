@@ -30,7 +30,7 @@ QUEUE_MAX = 1_000
 NOTED_MS = 2_500  # by then what was sent is acknowledged, and its marker noted, once a second
 
 
-class Surroundings(Protocol):
+class HostContext(Protocol):
     """What an agent's process has around it; ``agent`` is always the one that speaks."""
 
     def interest_changed(
@@ -61,7 +61,7 @@ class DataConnection(Writer):
     _broker: MessageBroker
     _ledger: Ledger
     _world: DataWorld
-    _around: Surroundings
+    _around: HostContext
     session: tuple[Session, int] | None = None  # at the broker, and which connection of it
     session_number: int = 0  # grows with each connection
     _life: int = 0  # of the broker that we are connected to

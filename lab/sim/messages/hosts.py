@@ -18,7 +18,7 @@ from federator.protocol.types import Millis
 from lab.sim.data import DataPath, DataWorld, WakeUp, packet_of
 from lab.sim.disks import KEEP_S, CustodyDisk
 from lab.sim.messages.brokers import MessageBroker
-from lab.sim.messages.data_connection import DataConnection, Surroundings
+from lab.sim.messages.data_connection import DataConnection, HostContext
 from lab.sim.messages.sessions import Message, Session, control_client_id, data_client_id
 from lab.sim.network import Agent
 
@@ -67,7 +67,7 @@ class Host:
     _path: DataPath
     connection: DataConnection
     _world: DataWorld
-    _around: Surroundings
+    _around: HostContext
     data: Session | None = None
     _control: Session | None = None
     _connections: tuple[int, int] = (0, 0)
