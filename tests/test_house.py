@@ -20,8 +20,6 @@ LONG_FUNCTIONS = {
     "federator/protocol/opentelemetry/hop_spans.py:hop_span",
     "federator/runtime/agent/services.py:__post_init__",
     "federator/steerer/steerer.py:__init__",
-    "lab/sim/messages/story.py:draw",
-    "lab/sim/scenario.py:draw",
 }
 """Those from before there was a bound; none is to be added."""
 

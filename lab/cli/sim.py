@@ -1,7 +1,7 @@
 """``federator-lab sim``: the protocol in a simulated world, one story per seed.
 
-Prints the first seed before anything else, so that a crash can be replayed too. With ``--messages``
-a failing story is made as short as it gets, and written to a file that ``--replay`` tells again.
+Prints the first seed before anything else, so that a crash can be replayed too. A failing story is
+made as short as it gets, and written to a file that ``--replay`` tells again.
 Exit codes: 0 when every invariant held and every seed converged, 1 otherwise.
 """
 
@@ -11,9 +11,9 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,97 +24,29 @@ from federator.cli.options import columns, option
 from federator.errors import DecodeError
 from federator.protocol.parameters import Strategy
 from lab.cli.common import Bars
-from lab.sim import scenario, topologies
-from lab.sim.attack import story as attack_story
-from lab.sim.attack.campaign import run_attack
-from lab.sim.campaign import SeedResult, run_scenario
-from lab.sim.failover import story as failover_story
-from lab.sim.failover.campaign import run_failover
-from lab.sim.joining import story as joining_story
-from lab.sim.joining.campaign import run_joining
-from lab.sim.messages import story as stories
-from lab.sim.messages.campaign import run_story
+from lab.sim import topologies
+from lab.sim.campaign import draw, run
+from lab.sim.manner import MOVES, Manner
 from lab.sim.plan import STRATEGIES
+from lab.sim.routes.draw import NODES
 from lab.sim.shrink import shrink
+from lab.sim.story import Kind, Story, decode, encode, lines_of
+from lab.sim.tale import SeedResult
 
 VIOLATED = 1
 NODES_MAX = 1_000
-NODES = 25
 NIGHTLY_SEEDS = 10_000
 VIOLATIONS_SHOWN_MAX = 3
 LAST_EVENT_CHARS_MAX = 160
 
-
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """What all stories of a run have in common."""
-
-    nodes: int | None
-    topology: str
-    faulty: bool
-    strategy: str
-    by_delay: bool
-    outbound: bool
-    messages: bool
-    failover: bool
-    joining: bool
-    attack: bool
-    moves: int
-    steered: bool
-    edges: bool
-    hubs: bool
-    areas: bool
-
-    def draws(self) -> dict[str, Any]:
-        """What most kinds of stories are drawn from, besides a seed."""
-        names = ("nodes", "topology", "faulty", "strategy")
-        return {name: getattr(self, name) for name in names}
-
-    def also(self) -> dict[str, Any]:
-        """What stories with and without clients are drawn from, besides."""
-        return {
-            "steered": self.steered,
-            "edges": self.edges,
-            "by_delay": self.by_delay,
-            "outbound": self.outbound,
-        }
-
-    def options(self) -> str:
-        """What draws the same again, besides nodes, topology and seed."""
-        by_delay = " --by-delay" if self.by_delay else ""
-        by_delay += " --outbound" if self.outbound else ""
-        by_delay += " --hubs" if self.hubs else ""
-        by_delay += " --areas" if self.areas else ""
-        strategy = "" if self.strategy == Strategy.MESH else f" --strategy {self.strategy}"
-        failover = " --failover" if self.failover else ""
-        failover += " --joining" if self.joining else ""
-        failover += " --steered" if self.steered else ""
-        failover += " --edges" if self.edges else ""
-        failover += f" --attack --moves {self.moves}" if self.attack else ""
-        return failover + strategy + by_delay + ("" if self.faulty else " --no-faults")
+_KINDS = (Kind.MESSAGES, Kind.FAILOVER, Kind.JOINING, Kind.ATTACK)
 
 
-def _story_of(seed: int, drawn: _Drawn) -> stories.MessageStory:
-    """The story with clients of one seed."""
-    if drawn.hubs or drawn.areas:
-        return stories.draw_hubs(seed, faulty=drawn.faulty, areas=drawn.areas)
-    return stories.draw(seed, **drawn.draws(), **drawn.also())
-
-
-def _run(seed: int, drawn: _Drawn) -> SeedResult:
+def _run(seed: int, kind: Kind, manner: dict[str, Any]) -> SeedResult:
     """One seed, in a worker. Its garbage is collected once, at its end."""
     gc.disable()
     try:
-        if drawn.messages:
-            return run_story(_story_of(seed, drawn))
-        if drawn.attack:
-            return run_attack(attack_story.draw(seed, moves=drawn.moves, **drawn.draws()))
-        if drawn.failover:
-            return run_failover(failover_story.draw(seed, **drawn.draws()))
-        if drawn.joining:
-            return run_joining(joining_story.draw(seed, nodes=drawn.nodes, faulty=drawn.faulty))
-        many = replace(drawn, nodes=drawn.nodes or NODES)
-        return run_scenario(scenario.draw(seed, **many.draws(), **many.also()))
+        return run(draw(kind, seed, **manner))
     finally:
         gc.enable()
         gc.collect()
@@ -154,7 +86,7 @@ def _run(seed: int, drawn: _Drawn) -> SeedResult:
     "--steered", is_flag=True, help="Steerers that know nothing plan trees; not with the others."
 )
 @click.option("--edges", is_flag=True, help="Their plans say as well what is kept at the edge.")
-@option("--moves", type=click.IntRange(1), default=attack_story.MOVES, help="Of each attack.")
+@option("--moves", type=click.IntRange(1), default=MOVES, help="Of each attack.")
 @click.option(
     "--replay",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -180,42 +112,22 @@ def command(
     replay: Path | None,
     workers: int | None,
     as_json: bool,
-    **options: Any,  # noqa: ANN401  # fields of _Drawn by name
+    **options: Any,  # noqa: ANN401  # kinds, and fields of Manner by name
 ) -> None:
     """Run the protocol in a simulated world, checking every invariant after every event."""
     if replay is not None:
         _replay(replay)
         return
-    drawn = _Drawn(**options)
-    stories_wanted = drawn.messages + drawn.failover + drawn.joining + drawn.attack
-    if drawn.steered and stories_wanted > drawn.messages:
-        raise click.UsageError("--steered goes with --messages, or alone")
-    if drawn.edges and not drawn.steered:
-        raise click.UsageError("--edges goes with --steered")
-    if stories_wanted > 1:
-        kinds = "--messages, --failover, --joining and --attack"
-        raise click.UsageError(f"{kinds} are stories of their own")
-    if (drawn.by_delay or drawn.outbound) and stories_wanted > drawn.messages:
-        raise click.UsageError("--by-delay and --outbound go with --messages, or alone")
-    if (drawn.hubs or drawn.areas) and not drawn.messages:
-        raise click.UsageError("--hubs and --areas go with --messages")
+    kind = _kind_of(options)
     seeds = NIGHTLY_SEEDS if nightly else seeds
     if not as_json:
-        few = stories_wanted and not drawn.nodes
-        size = "few nodes" if few else f"{drawn.nodes or NODES} nodes"
-        what = ", with clients" if drawn.messages else ", failover" if drawn.failover else ""
-        what = ", joining" if drawn.joining else what
-        what = f", attacked in {drawn.moves} moves" if drawn.attack else what
-        what += ", steered" if drawn.steered else ""
-        what += ", with edges" if drawn.edges else ""
-        what += ", links that cost their delay" if drawn.by_delay else ""
-        what += ", many dialled by one end only" if drawn.outbound else ""
-        what += ", hubs and leaves" if drawn.hubs else ", hubs of hubs" if drawn.areas else ""
-        where = f"{size}, {drawn.topology}, {drawn.strategy}{what}"
-        click.echo(f"seed {first} and the {seeds - 1} after it, {where}")
+        click.echo(
+            f"seed {first} and the {seeds - 1} after it, {_words_of(kind, Manner(**options))}"
+        )
     sys.stdout.flush()
     results: list[SeedResult] = []
-    for result in _results(range(first, first + seeds), drawn, workers):
+    tell = partial(_run, kind=kind, manner=options)
+    for result in _results(range(first, first + seeds), tell, workers):
         if as_json:
             click.echo(json.dumps(asdict(result)))
         results.append(result)
@@ -225,24 +137,58 @@ def command(
     else:
         _print_table(results)
         for result in violated[:VIOLATIONS_SHOWN_MAX]:
-            show = _print_shortest if drawn.messages else _print_violation
-            show(result, drawn)
+            _print_shortest(draw(kind, result.seed, **options), result)
         if len(violated) > VIOLATIONS_SHOWN_MAX:
             click.echo(f"{len(violated)} seeds violated something: {[r.seed for r in violated]}")
     if violated:
         sys.exit(VIOLATED)
 
 
-def _results(seeds: Sequence[int], drawn: _Drawn, workers: int | None) -> Iterator[SeedResult]:
+def _kind_of(options: dict[str, Any]) -> Kind:
+    """Take the kind out of ``options``. Raises ``click.UsageError``: they do not go together."""
+    kinds = [kind for kind in _KINDS if options.pop(kind)]
+    kind = kinds[0] if kinds else Kind.ROUTES
+    plain = kind in (Kind.ROUTES, Kind.MESSAGES)
+    for wrong, why in (
+        (len(kinds) > 1, "--messages, --failover, --joining and --attack are stories of their own"),
+        (options["steered"] and not plain, "--steered goes with --messages, or alone"),
+        (options["edges"] and not options["steered"], "--edges goes with --steered"),
+        (
+            (options["by_delay"] or options["outbound"]) and not plain,
+            "--by-delay and --outbound go with --messages, or alone",
+        ),
+        (
+            (options["hubs"] or options["areas"]) and kind is not Kind.MESSAGES,
+            "--hubs and --areas go with --messages",
+        ),
+    ):
+        if wrong:
+            raise click.UsageError(why)
+    return kind
+
+
+def _words_of(kind: Kind, manner: Manner) -> str:
+    few = kind is not Kind.ROUTES and not manner.nodes
+    words = ["few nodes" if few else f"{manner.nodes or NODES} nodes"]
+    words += [manner.topology, manner.strategy]
+    words += [kind] if kind is not Kind.ROUTES else []
+    words += [f"{manner.moves} moves"] if kind is Kind.ATTACK else []
+    flags = ("steered", "edges", "by_delay", "outbound", "hubs", "areas")
+    words += [flag.replace("_", " ") for flag in flags if getattr(manner, flag)]
+    return ", ".join(words)
+
+
+def _results(
+    seeds: Sequence[int], tell: Callable[[int], SeedResult], workers: int | None
+) -> Iterator[SeedResult]:
     workers = min(workers or os.cpu_count() or 1, len(seeds))
-    run = partial(_run, drawn=drawn)
     with Bars() as bars:
         track = partial(bars.progress.track, total=len(seeds), description="simulating")
         if workers == 1:
-            yield from track(map(run, seeds))
+            yield from track(map(tell, seeds))
             return
         with ProcessPoolExecutor(workers, initializer=gc.freeze) as pool:
-            yield from track(pool.map(run, seeds, chunksize=2))
+            yield from track(pool.map(tell, seeds, chunksize=2))
 
 
 def _summary(results: Sequence[SeedResult]) -> dict[str, object]:
@@ -281,18 +227,11 @@ def _print_table(results: Sequence[SeedResult]) -> None:
     click.echo("\n".join(columns([(n, f"{100 * s:.1f} %") for n, s in shares.items()], indent=2)))
 
 
-def _print_violation(result: SeedResult, drawn: _Drawn) -> None:
-    _print_what_happened(result)
-    again = f"--nodes {result.nodes} --topology {drawn.topology} --seed {result.seed}"
-    click.echo(f"  again: federator-lab sim {again} --seeds 1 --workers 1{drawn.options()}")
-
-
-def _print_shortest(result: SeedResult, drawn: _Drawn) -> None:
-    """The shortest story that fails as the one of this seed does, and where it is kept."""
-    whole = _story_of(result.seed, drawn)
-    shortest = shrink(run_story, whole, result, parts=stories.PARTS, simpler=stories.simpler)
+def _print_shortest(story: Story, result: SeedResult) -> None:
+    """The shortest story that fails as this one does, and where it is kept."""
+    shortest = shrink(run, story, result)
     path = Path(tempfile.gettempdir()) / f"federator-sim-{result.seed}.json"
-    path.write_bytes(stories.encode(shortest.story))
+    path.write_bytes(encode(shortest.story))
     _print_what_happened(shortest.result)
     click.echo(f"  the shortest story found in {shortest.runs} runs:")
     _print_story(shortest.story)
@@ -301,10 +240,10 @@ def _print_shortest(result: SeedResult, drawn: _Drawn) -> None:
 
 def _replay(path: Path) -> None:
     try:
-        story = stories.decode(path.read_bytes())
+        story = decode(path.read_bytes())
     except DecodeError as error:
         raise click.ClickException(f"{path}: {error}") from error
-    result = run_story(story)
+    result = run(story)
     _print_story(story)
     if result.violation is None:
         click.echo("nothing was violated")
@@ -313,8 +252,8 @@ def _replay(path: Path) -> None:
         sys.exit(VIOLATED)
 
 
-def _print_story(story: stories.MessageStory) -> None:
-    for line in stories.lines_of(story):
+def _print_story(story: Story) -> None:
+    for line in lines_of(story):
         click.echo(f"    {line}")
 
 

@@ -33,10 +33,11 @@ from federator.protocol.types import BrokerId
 from lab.event_log.layout import Layout
 from lab.sim.agenda import Agenda
 from lab.sim.data import number_of
-from lab.sim.failover.world import FailoverWorld
+from lab.sim.failover.part import Failover
 from lab.sim.network import Agent
+from lab.sim.parts import Part
 from lab.sim.plan import LinkPlan, WorldPlan
-from lab.sim.watcher import Watcher
+from lab.sim.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Change:
     value: int | None = None
 
 
-class Recorder(Watcher):
+class Recorder(Part):
     """Counts and notes by second of the world.
 
     Attributes:
@@ -79,7 +80,7 @@ class Recorder(Watcher):
         assert self.agenda is not None, "the recorder is given the world's agenda"
         return self.agenda.now_ms
 
-    def started(self, agent: Agent) -> None:
+    def starting(self, agent: Agent) -> None:
         """A change; what its last life had joined is forgotten."""
         self._note(agent.id, "agent_started", value=agent.life)
         self._routes = {key: route for key, route in self._routes.items() if key[0] != agent.id}
@@ -234,7 +235,7 @@ def _play(
 ) -> None:
     offset = story.seconds
     notes = Recorder()
-    world = FailoverWorld(_plan(layout, strategy), seed=seed, watcher=notes)
+    world = World(_plan(layout, strategy), seed=seed, parts=(lambda _: notes, Failover))
     notes.agenda = world.agenda
     blows = _blows(world, layout)
     begun = 0
@@ -257,9 +258,7 @@ def _play(
     _take_over(story, notes, offset, story.seconds)
 
 
-def _probe(
-    world: FailoverWorld, notes: Recorder, layout: Layout
-) -> tuple[frozenset[tuple[int, int]], ...]:
+def _probe(world: World, notes: Recorder, layout: Layout) -> tuple[frozenset[tuple[int, int]], ...]:
     numbers = [world.publish(BrokerId(stream.origin), stream.topic)[0] for stream in layout.streams]
     world.run_until(world.now_ms + PROBE_S * 1_000)
     return tuple(frozenset(notes.carried.pop(number, ())) for number in numbers)
@@ -285,7 +284,7 @@ def _plan(layout: Layout, strategy: Strategy) -> WorldPlan:
     )
 
 
-def _blows(world: FailoverWorld, layout: Layout) -> dict[str, Callable[[], None]]:
+def _blows(world: World, layout: Layout) -> dict[str, Callable[[], None]]:
     """What a scene can begin with: the host of a broker with many links dies, and so on."""
     degree = {at: sum(1 for arc in layout.arcs if arc[0] == at) for at in range(len(layout.ids))}
     relay = BrokerId(max(sorted(degree)[1:], key=lambda at: (degree[at], -at)))

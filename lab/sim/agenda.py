@@ -1,4 +1,4 @@
-"""What happens next, a heap of calls ordered by (time, order of submission); and what did lately.
+"""What happens next, a heap of calls ordered by (time, order of submission).
 
 Like a stage manager's cue sheet: nobody acts until called, and two cues for the same instant are
 called in the order they were written down. So a run depends on nothing but what is written.
@@ -7,14 +7,12 @@ Source: FoundationDB's and TigerBeetle's simulators.
 """
 
 import heapq
-from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.types import Millis
 
 CALLS_MAX = 2_000_000
-TRACE_EVENTS_MAX = 60
 
 
 class RunawayError(Exception):
@@ -38,7 +36,6 @@ class Agenda:
         heapq.heappush(self._heap, (due_ms, self._order, call, args))
 
     def run_until(self, end_ms: int) -> None:
-        """Make every call due by ``end_ms``, then stop the clock there."""
         heap, pop = self._heap, heapq.heappop
         while heap and heap[0][0] <= end_ms:
             when_ms, _, call, args = pop(heap)
@@ -48,23 +45,3 @@ class Agenda:
                 raise RunawayError(f"{self.calls_made} calls by {when_ms} ms")
             call(*args)
         self.now_ms = Millis(end_ms)
-
-
-class Clocked:
-    """A world under a simulated clock: its last events (``trace``), how often what happened."""
-
-    def __init__(
-        self, *, calls_max: int = CALLS_MAX, trace_max: int | None = TRACE_EVENTS_MAX
-    ) -> None:
-        self.agenda = Agenda(calls_max=calls_max)
-        self.trace: deque[tuple[Millis, BrokerId, object]] = deque(maxlen=trace_max)
-        self.fired: Counter[str] = Counter()
-
-    @property
-    def now_ms(self) -> Millis:
-        """The simulated instant."""
-        return self.agenda.now_ms
-
-    def run_until(self, end_ms: int) -> None:
-        """Let everything due by ``end_ms`` happen."""
-        self.agenda.run_until(end_ms)

@@ -10,18 +10,14 @@ Source: Spohn 2021, Theorem 2.
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from federator.protocol.routing.meshes import HANDOVER_PERIODS_MAX
 from federator.protocol.types import UNREACHABLE, BrokerId
 from lab.sim.network import Agent
 from lab.sim.plan import Link, WorldPlan
 from lab.sim.topologies import connected_parts
-from lab.sim.watcher import InvariantError
 from lab.sim.wires import BROKER_PATIENCE_MS
 from lab.sim.world import World
-
-COMPLAINTS_SHOWN_MAX = 8
 
 Subscribers = dict[str, frozenset[BrokerId]]
 Costs = dict[BrokerId, int]
@@ -72,14 +68,14 @@ def finds_shortest(plan: WorldPlan) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Component:
     """Brokers that can reach each other, and what their clients want."""
 
     ids: frozenset[BrokerId]
     subscribers: Subscribers
 
 
-def parts_of(world: World, among: Iterable[BrokerId] | None = None) -> list[Part]:
+def parts_of(world: World, among: Iterable[BrokerId] | None = None) -> list[Component]:
     """The connected parts of what runs, or of those ``among`` these that run."""
     ids = world.plan.ids if among is None else among
     alive = {id for id in ids if id in world.agents and world.brokers[id].running}
@@ -93,15 +89,8 @@ def parts_of(world: World, among: Iterable[BrokerId] | None = None) -> list[Part
             for filter in world.filters[id]:
                 wanted.setdefault(filter, set()).add(id)
         subscribers = {filter: frozenset(who) for filter, who in sorted(wanted.items())}
-        parts.append(Part(ids, subscribers))
+        parts.append(Component(ids, subscribers))
     return parts
-
-
-def demand(invariant: str, found: Iterable[str]) -> None:
-    """Raise ``InvariantError`` when there are complaints, with the first few."""
-    first = list(islice(found, COMPLAINTS_SHOWN_MAX))
-    if first:
-        raise InvariantError(invariant, "; ".join(first))
 
 
 def complaints(
@@ -164,7 +153,7 @@ def _mesh_wrong(
         yield f"{filter!r}: core {core} does not reach {sorted(cut_off)}"
 
 
-def _by_strategy(part: Part, shortest: frozenset[BrokerId]) -> tuple[Subscribers, Subscribers]:
+def _by_strategy(part: Component, shortest: frozenset[BrokerId]) -> tuple[Subscribers, Subscribers]:
     """Who must be in the mesh of each filter, and who is a destination of it."""
     each = part.subscribers.items()
     meshes = {filter: who - shortest for filter, who in each if who - shortest}
@@ -199,7 +188,6 @@ def _destinations_wrong(
 
 
 def leads(agents: dict[BrokerId, Agent], here: BrokerId, end: BrokerId) -> bool:
-    """Whether the next hops from ``here`` lead to ``end``."""
     for _ in agents:
         if here == end:
             return True
@@ -303,18 +291,15 @@ def _leftovers(agents: dict[BrokerId, Agent], meshes: Subscribers) -> Iterator[s
 
 
 def core_of(agent: Agent, filter: str) -> BrokerId | None:
-    """The core that ``agent`` follows for ``filter``."""
     state = agent.node.meshes.states.get(filter)
     return None if state is None else state.core
 
 
 def children(agent: Agent, filter: str, core: BrokerId) -> list[BrokerId]:
-    """Neighbours that chose ``agent`` as a parent for ``filter``."""
     return agent.node.meshes.children_of(core, filter)
 
 
 def is_member(agent: Agent, filter: str, core: BrokerId) -> bool:
-    """Does ``agent`` belong to the filter's mesh, as it sees it?"""
     if agent.id == core:
         return True
     return filter in agent.node.meshes.memberships.filters_of(core)

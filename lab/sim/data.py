@@ -1,7 +1,7 @@
 """Drives the daemon's data plane of one simulated agent, as ``runtime.data.data_path`` does.
 
 It tells the plane the time, wakes it up when it is due, and lays what it sends on the wires. A
-publication is a real PUBLISH packet whose payload is its number in this world, so that the watchers
+publication is a real PUBLISH packet whose payload is its number in this world, so that parts
 can follow it.
 """
 
@@ -20,7 +20,7 @@ from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.bundles import frames_of
 from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.forwarding.frames import REPAIR_FLAG
+from federator.protocol.forwarding.frames import REPAIR_FLAG, Frame
 from federator.protocol.forwarding.publications import Place, packets_in, topics_of
 from federator.protocol.messages.control import Message, RepairRequest, TreeTorn
 from federator.protocol.messages.destinations import names_tree
@@ -33,13 +33,12 @@ from federator.protocol.trust.guard import overheard
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import Agenda
 from lab.sim.network import Agent, Connection
-from lab.sim.watcher import Watcher
 from lab.sim.wires import Wires
 
 FEDERATION = "fed"
 
 HOP_LIMIT = 255
-"""The most a frame can say, so that the watchers see a loop before the limit hides it."""
+"""The most a frame can say, so that checks see a loop before the limit hides it."""
 
 EARLIER_AGENTS = 5
 """One of so many agents is of a release that knows no bundles."""
@@ -61,7 +60,6 @@ class NeighbourLink:
 
     @property
     def idle(self) -> bool:
-        """Nothing waits to be sent."""
         return not self._is_clogged()
 
     @property
@@ -72,7 +70,6 @@ class NeighbourLink:
     def write_packets(
         self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
     ) -> bool:
-        """Send the frame that a PUBLISH brings."""
         [packet] = packets_in(b"".join(parts))
         return self._send(packet.payload)
 
@@ -80,11 +77,9 @@ class NeighbourLink:
         raise AssertionError("no packet is too long")
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
-        """Frames are published at QoS 0."""
         raise AssertionError("frames are published at QoS 0")
 
     def publish_run(self, run: bytes, places: Sequence[Place]) -> int:
-        """The same."""
         raise AssertionError("frames are published at QoS 0")
 
 
@@ -108,17 +103,14 @@ class LocalLink:
     def write_packets(
         self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
     ) -> bool:
-        """Publish a run of QoS 0."""
         for packet in packets_in(b"".join(parts)):
             self._delivered(packet)
         return True
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
-        """Publish one at QoS 1."""
         return self.write_packets([bytes(packet)], 1)
 
     def publish_run(self, run: bytes, places: Sequence[Place]) -> int:
-        """Publish several."""
         return publish_each(self, run, places)
 
 
@@ -157,8 +149,8 @@ class DataWorld(Protocol):
 
     agenda: Agenda
     wires: Wires
-    watcher: Watcher
     fired: Counter[str]
+    wall_offset_ms: Counter[BrokerId]
 
     def now_of(self, agent: Agent) -> Now:
         """The clocks of an agent's host."""
@@ -168,6 +160,12 @@ class DataWorld(Protocol):
 
     def noticed(self, notice: Notice) -> None:
         """An agent says something to its operator."""
+
+    def was_delivered(self, agent: Agent, number: int, topic: str) -> None:
+        """An agent published on its broker what came in a frame."""
+
+    def was_sent(self, agent: Agent, target: BrokerId, frame: Frame) -> None:
+        """An agent published a frame on another broker."""
 
     def say(self, agent: Agent, connection: Connection, message: Message) -> None:
         """An agent sends a control message over one of its connections."""
@@ -190,7 +188,6 @@ class WakeUp:
     _armed_at_ms: int | None = None
 
     def arm(self) -> None:
-        """The machine's deadline may have changed."""
         deadline_ms = self._next_deadline_ms()
         if deadline_ms is None:
             return
@@ -264,7 +261,6 @@ class DataPath:
         self.arm()
 
     def reach(self, neighbour: BrokerId) -> None:
-        """A connection to a neighbour is there, or is no more."""
         link = None
         if neighbour in self._agent.reach:
             clogged = partial(self._is_clogged, neighbour)
@@ -274,7 +270,6 @@ class DataPath:
         self.arm()
 
     def on_request(self, request: RepairRequest) -> None:
-        """Somebody missed something: answer, or pass it on."""
         self.plane.custody.on_request(request, self._now)
         self.arm()
 
@@ -287,7 +282,6 @@ class DataPath:
     # --- what steers ---
 
     def on_plan(self, plan: Plan) -> None:
-        """A steerer's plan is retained on the broker."""
         self._follower.on_plan(plan, self._now)
         self.arm()
 
@@ -314,7 +308,6 @@ class DataPath:
     # --- what comes in ---
 
     def read(self, run: bytes) -> None:
-        """The data connection brings publications, all in one read."""
         publishes = [
             (packet, start, end)
             for packet, (start, end, _) in zip(packets_in(run), topics_of(run), strict=True)
@@ -326,7 +319,6 @@ class DataPath:
         self.arm()
 
     def on_frame(self, payload: bytes) -> None:
-        """The data connection brings a frame."""
         if self._agent.doomed:
             return
         counters, fired = self.plane.counters, self._world.fired
@@ -342,11 +334,9 @@ class DataPath:
     # --- what goes out; this is the plane's outlet, too ---
 
     def tell(self, notice: Notice) -> None:
-        """Tell the operator."""
         self._world.noticed(notice)
 
     def ask(self, neighbour: BrokerId, request: RepairRequest) -> None:
-        """Ask a neighbour for what is missing."""
         connection = self._agent.connection_to(neighbour)
         if connection is not None and not self._agent.doomed:
             self._world.fired["repair asked"] += 1
@@ -372,7 +362,7 @@ class DataPath:
                 continue
             if names_tree(frame.keys):
                 world.fired["planned frame"] += 1
-            world.watcher.frame_sent(self._agent, connection.path.target, frame)
+            world.was_sent(self._agent, connection.path.target, frame)
         world.wires.transmit(connection, "data", payload)
         return True
 

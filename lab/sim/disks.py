@@ -16,8 +16,8 @@ from federator.protocol.forwarding.frames import keys_in
 from federator.protocol.forwarding.publications import packets_in
 from federator.protocol.types import BrokerId
 from lab.sim.data import number_of
+from lab.sim.plan import RECORDS_MAX
 
-RECORDS_MAX = 1_000_000
 KEEP_S = 1_800
 
 
@@ -34,7 +34,6 @@ class FrameLog:
         self._dropped: dict[bytes, int] = {}
 
     def append(self, records: Sequence[Record]) -> list[int]:
-        """Keep ``records``; the publications that had to be dropped for them."""
         for record in records:
             assert record.seq == self.next_seq, f"record {record.seq}, {self.next_seq} wanted"
             self.next_seq += 1
@@ -52,11 +51,9 @@ class FrameLog:
         return dropped
 
     def expire(self) -> int:
-        """Records are dropped for room only."""
         return 0
 
     def recent(self, count: int) -> Iterator[Record]:
-        """The newest ``count``, the newest first."""
         for seq in sorted(self._records, reverse=True)[:count]:
             yield self._records[seq]
 
@@ -68,7 +65,6 @@ class FrameLog:
         return self._records.get(seq)
 
     def is_lost(self, seq: int) -> bool:
-        """No frame is damaged."""
         return False
 
     def head(self, key: bytes) -> int:
@@ -82,7 +78,6 @@ class FrameLog:
         return held[start : start + limit]
 
     def last(self, key: bytes, upto: int) -> int:
-        """The greatest number of a chain up to ``upto``, or the last that is gone beyond it."""
         held = self._chains.get(key, [])
         count = bisect_right(held, upto)
         return held[count - 1] if count else self._dropped.get(key, 0)
@@ -127,11 +122,9 @@ class Journal:
 
     @property
     def last(self) -> int:
-        """The number of the last entry; 0 without one."""
         return len(self.entries)
 
     def append(self, deliveries: Sequence[tuple[BrokerId, int, int, bytes]]) -> None:
-        """Note what is delivered next."""
         for delivery in deliveries:
             self.entries.append(JournalEntry(self.last + 1, *delivery))
 
@@ -166,7 +159,6 @@ class Journal:
         self.entries[:folded_to] = [replace(entry, keys=b"") for entry in self.entries[:folded_to]]
 
     def marker(self) -> bytes:
-        """What to leave at our broker behind the last entry."""
         return b"%d|%d" % (self.id, self.last)
 
     def read_marker(self, payload: bytes) -> int | None:
@@ -234,7 +226,6 @@ class DiskInUse:
         self._writer = writer
 
     def write_log(self, records: Sequence[Record]) -> bool:
-        """Append ``records``, all or none."""
         if self._is_full("custody.log_failed"):
             return False
         self._writer.too_old(self.log.append(records))
@@ -242,7 +233,6 @@ class DiskInUse:
         return True
 
     def write_journal(self, deliveries: Sequence[Delivered]) -> bool:
-        """Enter what is delivered next."""
         self._writer.noted = not self._is_full("custody.journal_failed")
         if self._writer.noted:
             self.journal.append(deliveries)
@@ -250,11 +240,9 @@ class DiskInUse:
         return self._writer.noted
 
     def note_marked(self, number: int) -> None:
-        """Enter that our broker has the marker ``number``."""
         self.journal.marked = number
 
     def resume_journal(self, marker: int | None) -> Positions | None:
-        """Begin again behind ``marker``."""
         return None if self._is_full("custody.journal_failed") else self.journal.resume(marker)
 
     def fold_journal(
@@ -273,7 +261,6 @@ class DiskInUse:
         return dict(self._disk.owed)
 
     def write_owed(self, filter_: str, until_us: int | None) -> None:
-        """List ``filter_``, or take it off the list."""
         if self._is_full("custody.owed_failed"):
             return
         self._disk.is_new = False
@@ -283,7 +270,6 @@ class DiskInUse:
             self._disk.owed[filter_] = until_us
 
     def write_stamps(self, stamps: Sequence[KnownStamp]) -> bool:
-        """Keep these, which were published here."""
         if stamps and self._is_full("custody.stamps_failed"):
             return False
         self._disk.stamps += stamps

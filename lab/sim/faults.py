@@ -1,48 +1,15 @@
-"""What goes wrong, when and where: a schedule drawn from the seed and applied to a world.
+"""What goes wrong, when and where: drawn from the seed, and applied to a world.
 
-A schedule is a list, so a failing run can be tried again with fewer faults. Every fault ends by
-itself, except a death that is meant to be for good.
+Every fault ends by itself, except a death that is meant to be for good.
 """
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
 
 from federator.protocol.types import BrokerId
 from lab.sim.plan import Link
+from lab.sim.story import Fault, FaultKind
 from lab.sim.world import World
-
-
-class FaultKind(Enum):
-    """Each class fires in some seeds; which did is counted under these names."""
-
-    LINK_RESET = "link_reset"
-    CUT = "cut"
-    CUT_ONE_WAY = "cut_one_way"
-    SILENT = "silent"
-    SILENT_ONE_WAY = "silent_one_way"
-    CLOG = "clogged"
-    BROKER_CRASH = "broker_crash"
-    AGENT_CRASH = "agent_crash"
-    AGENT_LEAVE = "agent_leave"
-    AGENT_PAUSE = "agent_pause"
-    STATE_LOST = "state_lost"
-    HOST_CRASH = "host_crash"
-    SPLIT = "split"
-    DEATH = "death"
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One thing that goes wrong, from ``at_ms`` to ``until_ms``."""
-
-    kind: FaultKind
-    at_ms: int
-    until_ms: int
-    node: BrokerId | None = None  # where, for faults of brokers and agents
-    links: tuple[Link, ...] = ()  # where, for faults of links: one, or all links between two halves
-
 
 _OF_LINKS = {
     FaultKind.LINK_RESET: 4,
@@ -62,6 +29,18 @@ _WEIGHTS = _OF_LINKS | {
     FaultKind.SPLIT: 1,
     FaultKind.DEATH: 1,
 }
+_EDGE_WEIGHTS = {
+    FaultKind.CLIENT_AWAY: 3,
+    FaultKind.SLOW_CONSUMER: 2,
+    FaultKind.BROKER_RESTART: 2,
+    FaultKind.CLOCK_JUMP: 1,
+    FaultKind.DISK_FULL: 2,
+    FaultKind.SUBSCRIPTION_STORM: 1,
+    FaultKind.CRASH_BETWEEN_WRITES: 3,
+}
+_OF_CLIENTS = {FaultKind.CLIENT_AWAY, FaultKind.SLOW_CONSUMER, FaultKind.SUBSCRIPTION_STORM}
+WITH_REAL_CLIENTS = frozenset(_EDGE_WEIGHTS)
+
 CLOG_MS_MAX = 5_000
 BRIEF_MS = (50, 3_000)
 LONG_MS = (3_000, 40_000)
@@ -100,26 +79,55 @@ def draw_faults(
         elif kind is not FaultKind.DEATH or deaths_left:
             deaths_left -= kind is FaultKind.DEATH
             faults.append(Fault(kind, at_ms, until_ms, node=rng.choice(list(ids))))
+    return in_time(faults)
+
+
+def draw_edge_faults(
+    rng: random.Random,
+    *,
+    ids: Sequence[BrokerId],
+    clients: Sequence[str],
+    count: int,
+    start_ms: int,
+    end_ms: int,
+) -> tuple[Fault, ...]:
+    """``count`` faults of clients, clocks, disks and brokers that restart in good order."""
+    faults = []
+    for _ in range(count):
+        kind = rng.choices(list(_EDGE_WEIGHTS), list(_EDGE_WEIGHTS.values()))[0]
+        at_ms = rng.randint(start_ms, end_ms - 1)
+        until_ms = min(end_ms, at_ms + rng.randint(50, (end_ms - start_ms)))
+        if kind not in _OF_CLIENTS:
+            steps = rng.randint(1, 6) if kind is FaultKind.CRASH_BETWEEN_WRITES else 0
+            node = rng.choice(list(ids))
+            faults.append(Fault(kind, at_ms, until_ms, node=node, steps=steps))
+        elif clients:
+            faults.append(Fault(kind, at_ms, until_ms, client=rng.choice(list(clients))))
+    return in_time(faults)
+
+
+def in_time(faults: Sequence[Fault]) -> tuple[Fault, ...]:
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
 
 def draw_split(
     rng: random.Random, ids: Sequence[BrokerId], links: Sequence[Link]
 ) -> tuple[Link, ...]:
-    """The links between two halves of all brokers."""
     half = set(rng.sample(ids, len(ids) // 2))
     return tuple(link for link in links if (link[0] in half) != (link[1] in half))
 
 
 def schedule(world: World, faults: Sequence[Fault]) -> None:
-    """Put ``faults`` on the world's agenda."""
     for fault in faults:
         world.agenda.at(fault.at_ms, _begin, world, fault)
 
 
 def _begin(world: World, fault: Fault) -> None:
-    world.fired[f"fault {fault.kind.value}"] += 1
-    if fault.node is not None:
+    world.fired[f"fault {fault.kind}"] += 1
+    if fault.kind in WITH_REAL_CLIENTS:
+        for part in world.parts:
+            part.befall(fault)
+    elif fault.node is not None:
         _begin_at_node(world, fault, fault.node)
     else:
         for a, b in fault.links:

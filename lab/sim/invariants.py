@@ -7,7 +7,7 @@ up, costs are compared one by one.
 Source: Spohn 2021, Theorem 1; RFC 8966, 2.4.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from federator.protocol.effects import Effect, Send
@@ -21,8 +21,8 @@ from federator.protocol.routing.core_route import Number
 from federator.protocol.types import UNREACHABLE, BrokerId, Cost
 from lab.sim.convergence import Costs
 from lab.sim.network import Agent
+from lab.sim.parts import InvariantError, Part
 from lab.sim.topics import topic_matches
-from lab.sim.watcher import InvariantError, Watcher
 from lab.sim.world import World
 
 ANNOUNCEMENT_SENDS_PER_LINK_MAX = 3
@@ -42,15 +42,17 @@ class _Flood:
     sends: int = 0
 
 
-class Invariants(Watcher):
-    """Every check of one run; ``attach`` comes first."""
+class Invariants(Part):
+    """Every check of one run."""
 
-    world: World
     links_stay = False  # from now on no link may go down
 
-    def __init__(self) -> None:
+    def __init__(self, world: World, *, among: Container[BrokerId] | None = None) -> None:
+        """``among``: the agents of which routes are looked at; ``None``: all."""
+        self.world = world
+        self._among = among
         self.floods: dict[tuple[BrokerId, int, int], _Flood] = {}
-        self._bound = 0
+        self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(world.plan.links)
         self._starts = 0
         self._starts_before: dict[_Number, int] = {}
         self._sent_masks: dict[tuple[BrokerId, int, BrokerId, _Number], int] = {}
@@ -62,7 +64,11 @@ class Invariants(Watcher):
         self._shortest: Mapping[BrokerId, Costs] | None = None
         self._travelled: dict[tuple[_Number, BrokerId], int] = {}
         self._measured: dict[tuple[BrokerId, BrokerId], Cost | None] = {}
-        self._link_costs: dict[tuple[BrokerId, BrokerId], int] = {}
+        self._link_costs = {
+            ends: link.cost or 0
+            for link in world.plan.links
+            for ends in ((link.a, link.b), (link.b, link.a))
+        }
 
     def demand_shortest(self, costs: Mapping[BrokerId, Costs] | None) -> None:
         """Each frame made from now on goes to each broker once, at the least cost.
@@ -72,36 +78,34 @@ class Invariants(Watcher):
         self._shortest = costs
         self._travelled = {}
 
-    def attach(self, world: World) -> None:
-        """Watch ``world``."""
-        self.world = world
-        self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(world.plan.links)
-        for link in world.plan.links:
-            for ends in ((link.a, link.b), (link.b, link.a)):
-                self._link_costs[ends] = link.cost or 0
-
     # --- control ---
 
-    def started(self, agent: Agent) -> None:
-        """Forget what the incarnation before knew."""
-        self._starts += 1
+    def starting(self, agent: Agent) -> None:
         self._known_filters[agent.id] = frozenset()
+        if not self._follows(agent):
+            return
+        self._starts += 1
         for key in [key for key in self._checked if key[0] == agent.id]:
             del self._checked[key]
         self._links_changed_ms = self.world.now_ms
 
-    def stopped(self, agent: Agent) -> None:
-        """An agent runs no more, and its links go with it."""
-        self._links_changed_ms = self.world.now_ms
+    def stopped(self, agent: Agent, *, orderly: bool) -> None:
+        if self._follows(agent):
+            self._links_changed_ms = self.world.now_ms
 
-    def link_changed(self, agent: Agent, target: BrokerId) -> None:
-        """Announcements under way may need repeats."""
+    def reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
+        if not self._follows(agent):
+            return
         self._links_changed_ms = self.world.now_ms
-        if self.links_stay and target not in agent.reach:
-            raise InvariantError("links_stay", f"{agent.id} lost {target}")
+        if self.links_stay and neighbour not in agent.reach:
+            raise InvariantError("links_stay", f"{agent.id} lost {neighbour}")
+
+    def _follows(self, agent: Agent) -> bool:
+        return self._among is None or agent.id in self._among
 
     def sent(self, agent: Agent, target: BrokerId, send: Send) -> None:
-        """Count announcements; nothing local travels."""
+        if not self._follows(agent):
+            return
         message = send.message
         if isinstance(message, control.CoreAnn):
             self._count_announcement(message)
@@ -122,7 +126,6 @@ class Invariants(Watcher):
                 raise InvariantError("local_topics_stay", f"{agent.id} tells {target} {filter!r}")
 
     def handled(self, agent: Agent, event: Event, effects: Sequence[Effect]) -> None:
-        """Look at the routes that the event can have changed."""
         if isinstance(event, Received):
             message = event.message
             if isinstance(message, control.CoreAnn):
@@ -249,10 +252,10 @@ class Invariants(Watcher):
 
     def delivered(self, agent: Agent, publication: int, topic: str) -> None:
         """Each publication once per broker, as it was published, and only where asked for."""
-        world = self.world
-        if world.topics.get(publication) != topic:
+        published = self.world.published
+        if publication >= len(published) or published[publication].topic != topic:
             raise InvariantError("as_published", f"{agent.id} got {publication} on {topic!r}")
-        if world.origins[publication] == agent.id:
+        if published[publication].broker == agent.id:
             raise InvariantError("not_back_home", f"{agent.id} got its own {publication}")
         key = (agent.id, agent.life, publication)
         if key in self._delivered:

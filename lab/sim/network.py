@@ -47,7 +47,6 @@ class Path:
 
     @property
     def usable(self) -> bool:
-        """Can a new connection be made?"""
         return not self.cuts and not self.silences
 
 
@@ -100,8 +99,19 @@ class Broker:
 
     @property
     def running(self) -> bool:
-        """Does it answer?"""
         return self.stops == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A publication as its broker took it."""
+
+    number: int
+    publisher: str
+    broker: BrokerId
+    topic: str
+    qos: int
+    at_ms: int
 
 
 @dataclass(slots=True)

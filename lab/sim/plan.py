@@ -15,10 +15,13 @@ from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.events import StatusChanged
 from federator.protocol.messages.session_records import BrokerRecord
 from federator.protocol.parameters import LinkCost, Parameters, Strategy
+from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Cost, Millis
 
 MIXED: Final = "mixed"
 STRATEGIES: Final = (*(strategy.value for strategy in Strategy), MIXED)
+
+RECORDS_MAX: Final = 1_000_000
 
 DELAYS_MS: Final = (1, 40)
 """One way, where links cost what they take."""
@@ -29,7 +32,6 @@ Link = tuple[BrokerId, BrokerId]  # the two ends of a link, the smaller id first
 
 
 def link_of(one: BrokerId, other: BrokerId) -> Link:
-    """The link between two brokers."""
     return (one, other) if one < other else (other, one)
 
 
@@ -49,6 +51,38 @@ class LinkPlan:
     ids_known: bool = True  # the configured ends also give the other's id
     delay_ms_min: int = 5
     delay_ms_max: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerPlan:
+    """How a broker is configured."""
+
+    queued_max: int = 1_000  # messages that wait for one client beyond those in flight
+    persistent: bool = False  # it saves its sessions
+    autosave_ms: int = 1_800_000  # how often, while it runs; an orderly stop saves too
+    sys_interval_ms: int = 10_000  # between two publications of its numbers
+    logs: bool = True  # it says what its clients do
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberPlan:
+    """A client that subscribes."""
+
+    id: str
+    broker: BrokerId
+    filters: tuple[tuple[str, int], ...]  # with the QoS it asks for
+    persistent: bool = True  # its session outlives its connection
+    protocol: int = 4  # 4 (3.1.1) or 5; one of MQTT 5 has one filter, or would get more copies
+    start_ms: int = 0  # when it connects first: before the agents listen, or after
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """Where a leaf hangs: an agent beside its hub's broker."""
+
+    id: BrokerId
+    hub: BrokerId
+    leaf: BrokerId
 
 
 Named = tuple[str, BrokerId, LinkPlan]
@@ -87,9 +121,26 @@ class WorldPlan:
     duplication: float = 0.0
     delay_changes: tuple[DelayChange, ...] = ()
     failover: FailoverParameters | None = None
+    arranging: TopologyParameters | None = None  # of agents that arrange their links
     hubs: frozenset[BrokerId] = frozenset()  # those that plans may have collect
     # Where leaves hang that have two hubs, the preferred place first; they pass nothing on.
     roaming: Mapping[BrokerId, tuple[BrokerId, ...]] = field(default_factory=dict)
+    # Brokers with sessions and real clients; without them clients are imagined.
+    brokers: Mapping[BrokerId, BrokerPlan] = field(default_factory=dict)
+    subscribers: tuple[SubscriberPlan, ...] = ()
+    log_records_max: int = RECORDS_MAX  # frames that each agent's log has room for
+    ports: tuple[Port, ...] = ()  # where leaves hang, if any
+    hub_filters_max: int = 3_000
+    return_after_ms: int = 0  # of leaves that have two hubs
+    turn_ms: int = 0  # for which a hub gathers what its sides want of each other
+
+    @property
+    def beside(self) -> dict[BrokerId, tuple[BrokerId, ...]]:
+        """The ports at each hub: agents in its agent's process."""
+        beside: dict[BrokerId, tuple[BrokerId, ...]] = {}
+        for port in self.ports:
+            beside[port.hub] = (*beside.get(port.hub, ()), port.id)
+        return beside
 
     @property
     def delay_ms_max(self) -> int:
@@ -98,7 +149,6 @@ class WorldPlan:
         return max((*delays, *(change.delay_ms for change in self.delay_changes)), default=0)
 
     def parameters_of(self, id: BrokerId) -> Parameters:
-        """What the agent of broker ``id`` goes by."""
         strategy = Strategy.SHORTEST_PATH if id in self.shortest else Strategy.MESH
         is_port = any(id in ports for ports in self.roaming.values())
         passes = id not in self.roaming
@@ -165,10 +215,8 @@ def costing_delay(plan: WorldPlan, *, from_ms: int, until_ms: int, seed: int) ->
 
 
 def address_of(id: BrokerId) -> str:
-    """What broker ``id`` advertises."""
     return f"mqtt://b{id}"
 
 
 def alias_of(id: BrokerId) -> str:
-    """Another address of broker ``id``."""
     return f"mqtt://alias-{id}"

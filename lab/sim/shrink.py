@@ -8,45 +8,38 @@ Source: A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducin
 28(2), 2002 (delta debugging).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Generic, TypeVar
 
-from lab.sim.campaign import SeedResult
+from lab.sim.story import PARTS, Story, simpler
+from lab.sim.tale import SeedResult
 
 RUNS_MAX = 400
 
-S = TypeVar("S")
-
 
 @dataclass(frozen=True, slots=True)
-class Shrunk(Generic[S]):
+class Shrunk:
     """The shortest story found."""
 
-    story: S
+    story: Story
     result: SeedResult  # what it does
     runs: int  # stories told to find it
 
 
 def shrink(
-    run: Callable[[S], SeedResult],
-    story: S,
+    run: Callable[[Story], SeedResult],
+    story: Story,
     result: SeedResult,
     *,
-    parts: Sequence[str],
-    simpler: Callable[[S], Iterable[S]] = lambda story: (),
     runs_max: int = RUNS_MAX,
-) -> Shrunk[S]:
-    """The shortest story found from ``story``, which violates something: ``result``.
-
-    Items of its lists ``parts`` can be left out; ``simpler`` are other ways to make it simpler.
-    """
+) -> Shrunk:
+    """The shortest story found from ``story``, which violates something: ``result``."""
     assert result.violation is not None, "only failures are shrunk"
     runs, improved = 0, True
     while improved and runs < runs_max:
         improved = False
-        for candidate in islice(chain(_shorter(story, parts), simpler(story)), runs_max - runs):
+        for candidate in islice(chain(_shorter(story), simpler(story)), runs_max - runs):
             runs += 1
             found = run(candidate)
             same = found.violation
@@ -56,13 +49,13 @@ def shrink(
     return Shrunk(story, result, runs)
 
 
-def _shorter(story: S, parts: Sequence[str]) -> Iterator[S]:
+def _shorter(story: Story) -> Iterator[Story]:
     """Stories with items left out, the shortest first."""
-    lists = {part: getattr(story, part) for part in parts}
+    lists = {part: getattr(story, part) for part in PARTS}
     size = max((len(items) for items in lists.values()), default=0)
     while size:
         for part, items in lists.items():
             for start in range(0, len(items) if size <= len(items) else 0, size):
                 shorter = {part: items[:start] + items[start + size :]}
-                yield replace(story, **shorter)  # type: ignore[type-var]
+                yield replace(story, **shorter)
         size //= 2

@@ -31,5 +31,4 @@ class Speech:
         return codec.decode(kind, payload)
 
     def will_of(self, agent: Agent, bye: Bye) -> bytes:
-        """The Will of a connection."""
         return codec.encode(bye)

@@ -9,13 +9,14 @@ another broker wants.
 
 import random
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from federator.protocol.filters import matches
 from federator.protocol.messages.steering import STEERING_VERSION, Plan, Tree, passes, tree_of
 from federator.protocol.types import BrokerId
 from lab.sim.data import FEDERATION
 from lab.sim.plan import Link, WorldPlan, link_of
+from lab.sim.story import PlanMoment
 from lab.sim.topics import topic_matches
 from lab.sim.world import World
 
@@ -28,21 +29,6 @@ EDGES_SHARE = 0.7
 COLLECTED = ("+/b", "a/#", "s/#", "home/#", "plant/#", "x/#")
 SHARES = (0.0, 0.3, 0.8, 0.8, 1.0)
 """Of the flows that have a tree."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlanMoment:
-    """At ``at_ms`` a steerer tells ``to`` its plan number ``number``."""
-
-    at_ms: int
-    steerer: str
-    number: int
-    valid_ms: int
-    to: tuple[BrokerId, ...]
-    trees: tuple[Tree, ...]
-    hub: BrokerId | None = None  # who collects
-    collects: tuple[str, ...] = ()
-    policy: str = ""  # by which the others keep
 
 
 def draw_plans(
@@ -134,12 +120,10 @@ def schedule_plans(world: World, plans: Iterable[PlanMoment], *, until_ms: int) 
 
 
 def halves(moment: PlanMoment) -> tuple[PlanMoment, PlanMoment]:
-    """Every second agent, and the others."""
     return replace(moment, to=moment.to[::2]), replace(moment, to=moment.to[1::2])
 
 
 def tell_plan(world: World, moment: PlanMoment) -> None:
-    """Tell it whoever lives."""
     for id in moment.to:
         agent = world.agents.get(id)
         if agent is None:

@@ -29,7 +29,6 @@ def grid(rows: int, columns: int) -> list[Link]:
 
 
 def line(nodes: int) -> list[Link]:
-    """One behind the other."""
     return [_link(a, a + 1) for a in range(nodes - 1)]
 
 
@@ -91,7 +90,6 @@ FULL_NODES_MAX = 8  # larger full graphs are drawn only on request: their links 
 
 
 def draw(name: str, nodes: int, rng: random.Random) -> tuple[str, list[Link]]:
-    """The graph called ``name``; ``any`` draws the name too."""
     if name == ANY:
         weights = _WEIGHTS | ({"full": 2} if nodes <= FULL_NODES_MAX else {})
         name = rng.choices(list(weights), list(weights.values()))[0]

@@ -115,6 +115,9 @@ class Wires:
             self.fired["takeover"] += 1
             former.lost = True
             self._ended_there(former, dialler.address, graceful=False)
+            if former.open_here:  # another dialler's, to the same address
+                here_ms = self.agenda.now_ms + self._delay_ms(path)
+                self.agenda.at(here_ms, self.ended_here, agent, former)
         broker.sessions[agent.id, dialler.address] = connection
         address, expected_id, cost = dialler.address, dialler.expected_id, dialler.cost
         event = NeighbourConnected(conn, address, expected_id, cost, dialler.takes_outbox)
@@ -129,7 +132,6 @@ class Wires:
     # --- using ---
 
     def transmit(self, connection: Connection, kind: str, payload: bytes) -> None:
-        """Publish on the neighbour's broker: in order, or not at all."""
         if not connection.open_here:
             return
         way = (connection.path.owner, connection.path.target, kind)
@@ -255,7 +257,6 @@ class Wires:
     # --- what befalls paths ---
 
     def reset_path(self, path: Path) -> None:
-        """Reset every connection on ``path``."""
         for agent, connection, _ in self._on(path):
             self.reset(agent, connection)
 
@@ -265,7 +266,6 @@ class Wires:
         self.reset_path(path)
 
     def mend(self, path: Path) -> None:
-        """End one cause of the cut."""
         path.cuts -= 1
 
     def silence(self, path: Path) -> None:

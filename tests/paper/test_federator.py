@@ -5,9 +5,10 @@ import random
 import pytest
 
 from federator.protocol.types import BrokerId
-from lab.sim import scenario, topologies
-from lab.sim.campaign import run_scenario
-from lab.sim.watcher import Watcher
+from lab.sim import topologies
+from lab.sim.campaign import draw, run
+from lab.sim.parts import Part
+from lab.sim.story import Kind
 from tests.lab.sim.worlds import (
     DELAY_MS,
     SendCounter,
@@ -21,7 +22,7 @@ from tests.lab.sim.worlds import (
 SUBSCRIBERS = {2: {"t"}, 7: {"t"}}
 
 
-class Deliveries(Watcher):
+class Deliveries(Part):
     """When each broker published each publication."""
 
     def __init__(self):
@@ -35,7 +36,7 @@ class Deliveries(Watcher):
 def section_7():
     """The 3x3 grid of figure 3, ids by row, redundancy 2, 5 ms links (Table 1)."""
     deliveries = Deliveries()
-    world = calm_grid(3, SUBSCRIBERS, watcher=deliveries, redundancy=2)
+    world = calm_grid(3, SUBSCRIBERS, watch=lambda _: deliveries, redundancy=2)
     deliveries.world = world
     world.run_until(12_000)
     return world, deliveries
@@ -86,8 +87,8 @@ def test_section_3_publisher_need_not_take_part_in_any_mesh():
 
 
 def test_section_4_each_child_announces_its_membership_once_per_parent_and_core_announcement():
-    counter = SendCounter()
-    world = calm_grid(3, SUBSCRIBERS, watcher=counter, redundancy=2)
+    world = calm_grid(3, SUBSCRIBERS, watch=SendCounter, redundancy=2)
+    counter = world.part(SendCounter)
     world.run_until(12_000)
     parents = sum(map(len, parents_in_mesh(world, "t", 2).values()))
     counter.by_kind.clear()
@@ -106,7 +107,7 @@ def test_section_4_data_log_keeps_a_mesh_with_cycles_from_delivering_twice():
     world.run_until(13_000)
 
     for number in numbers:
-        wanted = {2, 7} - {world.origins[number]}
+        wanted = {2, 7} - {world.published[number].broker}
         assert world.delivered[number] == dict.fromkeys(wanted, 1)
     assert world.fired["duplicate_suppressed"] > 0
 
@@ -117,8 +118,8 @@ def test_section_4_data_log_keeps_a_mesh_with_cycles_from_delivering_twice():
 @pytest.mark.parametrize("name", topologies.NAMES)
 def test_theorem_1_an_announcement_takes_at_most_two_publications_per_link(name):
     _, links = topologies.draw(name, 12, random.Random(5))
-    counter = SendCounter()
-    world = calm_world(links, {0: {"t"}}, watcher=counter)
+    world = calm_world(links, {0: {"t"}}, watch=SendCounter)
+    counter = world.part(SendCounter)
     world.run_until(3_000)
     counter.by_announcement.clear()
 
@@ -131,7 +132,7 @@ def test_theorem_1_an_announcement_takes_at_most_two_publications_per_link(name)
 @pytest.mark.parametrize("name", topologies.NAMES)
 def test_theorem_2_the_mesh_converges_in_finite_time_without_deadlock(name):
     for seed in range(5):
-        result = run_scenario(scenario.draw(seed, nodes=12, topology=name, faulty=False))
+        result = run(draw(Kind.ROUTES, seed, nodes=12, topology=name, faulty=False))
 
         assert result.violation is None
         assert result.converged_ms is not None

@@ -36,17 +36,16 @@ def letter(id):
 
 
 def example(*, delays_ms=None, **options):
-    watcher = Invariants()
     pairs = [tuple(map(number, edge)) for edge in EDGES]
     world = calm_world(
         pairs,
         {number("A"): {"top"}},
-        watcher=watcher,
+        watch=Invariants,
         shortest=map(number, NODES),
         delays_ms=delays_ms,
         **options,
     )
-    watcher.attach(world)
+    watcher = world.part(Invariants)
     world.run_until(12_000)
     return world, watcher
 

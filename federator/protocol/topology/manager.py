@@ -222,7 +222,11 @@ class TopologyManager:
         return now_ms - self._news_since_ms >= QUIET_MS_MAX
 
     def _seeds(self) -> list[Step]:
-        """Join through the seeds, until we see them in the federation."""
+        """Join through the seeds, until we see them in the federation.
+
+        None is dialled that is dialled as a neighbour already: to a broker both would be one
+        client, and it would disconnect one whenever the other connects.
+        """
         links, dialled = self._links, self._seeds_dialled
         steps: list[Step] = []
         leads_to = {c.address: c.neighbour for c in links.connections.values()}
@@ -231,7 +235,8 @@ class TopologyManager:
             id = self.directory.at(seed) if id is None else id
             joined = id is not None and self.directory.place_of(id) is not None and bool(links.up)
             if seed not in dialled:
-                if not joined and seed != links.address and seed not in leads_to:
+                tried = seed in leads_to or seed in self._history.dials.values()
+                if not joined and seed != links.address and not tried:
                     dialled.add(seed)
                     steps.append(e.DialSeed(seed))
             elif joined and seed not in leads_to:

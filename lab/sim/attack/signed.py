@@ -89,7 +89,6 @@ class SealedSpeech(Speech):
         self.keyrings: dict[BrokerId, Keyring] = {}  # of the newest agents
 
     def begin(self, agent: Agent, rng: random.Random) -> Keyring:
-        """An agent starts, with a guard of its own."""
         keys, salt = self._keys[agent.id], rng.randbytes(16)
         ring = Keyring(self._world, keys, self._trusted, salt, proves=self._proven)
         self.keyrings[agent.id] = ring
@@ -127,6 +126,5 @@ class SealedSpeech(Speech):
         return message
 
     def will_of(self, agent: Agent, bye: Bye) -> bytes:
-        """The Will of a connection."""
         guard = self.keyrings[agent.id].guard
         return guard.greet(codec.kind_of(bye), codec.encode(bye), None, will=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.session_records import FlowRow
 from federator.protocol.types import BrokerId
-from lab.sim.failover.world import FailoverWorld
-from lab.sim.watcher import InvariantError
+from lab.sim.failover.part import Failover
+from lab.sim.parts import InvariantError
 
 TICK_MS = 200
 
@@ -35,14 +35,14 @@ class Client:
 class Clients:
     """All clients of one world."""
 
-    def __init__(self, world: FailoverWorld, clients: list[Client]) -> None:
+    def __init__(self, failover: Failover, clients: list[Client]) -> None:
         self.all = clients
-        self._world = world
+        self._failover = failover
+        self._world = failover.world
         for id in {client.at for client in clients}:
             self._tell_broker(id)
 
     def run(self, until_ms: int) -> None:
-        """Look after the clients every tick until then."""
         self._world.agenda.at(self._world.now_ms + TICK_MS, self._tick, until_ms)
 
     def _tick(self, until_ms: int) -> None:
@@ -55,17 +55,19 @@ class Clients:
         world, at = self._world, client.at
         broker = world.brokers[at]
         if not broker.running:
-            self._move(client, self._elsewhere(at, newest(world)), ("death", at, broker.life))
+            self._move(
+                client, self._elsewhere(at, newest(self._failover)), ("death", at, broker.life)
+            )
             return
-        guide = world.guides[at]
+        guide = self._failover.guides[at]
         if guide is None:
-            told = newest(world)
+            told = newest(self._failover)
             if told is not None and state_in(told, at) == "gone":
                 reason = ("agent gone", at, world.lives[at])
                 self._move(client, self._elsewhere(at, told), reason)
         elif state_in(guide, at) == "draining":
             substitute = takeover_in(guide, at)
-            self._move(client, substitute, ("drain", at, world.drains[at]))
+            self._move(client, substitute, ("drain", at, self._failover.drains[at]))
 
     def _elsewhere(self, at: BrokerId, guide: Guide | None) -> BrokerId | None:
         """The substitute, or who comes next and answers."""
@@ -93,25 +95,24 @@ class Clients:
 
     def _tell_broker(self, id: BrokerId) -> None:
         here = [client for client in self.all if client.at == id]
-        self._world.set_rows(id, frozenset(client.row for client in here))
-        self._world.set_load(id, len(here))
+        self._failover.set_rows(id, frozenset(client.row for client in here))
+        self._failover.set_load(id, len(here))
 
 
-def newest(world: FailoverWorld) -> Guide | None:
+def newest(failover: Failover) -> Guide | None:
     """The newest guide that some broker has, of those that agents keep."""
+    world = failover.world
     readable = [
         guide
-        for id, guide in sorted(world.guides.items())
+        for id, guide in sorted(failover.guides.items())
         if guide is not None and world.brokers[id].running and id in world.agents
     ]
     return max(readable, key=lambda g: (g.epoch, g.number), default=None)
 
 
 def state_in(guide: Guide, broker: BrokerId) -> str | None:
-    """What ``guide`` says of a broker."""
     return next((entry.state for entry in guide.brokers if entry.id == broker), None)
 
 
 def takeover_in(guide: Guide, broker: BrokerId) -> BrokerId | None:
-    """Who stepped in for a broker."""
     return next((t.substitute for t in guide.takeovers if t.broker == broker), None)

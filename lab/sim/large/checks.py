@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
-from federator.protocol.effects import Effect, Send
+from federator.protocol.effects import Effect
 from federator.protocol.events import Event, LocalFiltersChanged, Received
 from federator.protocol.filters import contains
 from federator.protocol.messages.control import CoreAnn
@@ -22,9 +22,9 @@ from federator.protocol.types import BrokerId
 from lab.sim import convergence
 from lab.sim.invariants import ANNOUNCEMENT_SENDS_PER_LINK_MAX, Invariants
 from lab.sim.large.plan import LargePlan
-from lab.sim.messages.hubs import Port
-from lab.sim.messages.world import MessageWorld
+from lab.sim.messages.real_clients import RealClients
 from lab.sim.network import Agent
+from lab.sim.plan import Port
 from lab.sim.world import World
 
 SAMPLE = 100
@@ -36,68 +36,41 @@ STEADY_MS = 12_000
 class SampledInvariants(Invariants):
     """The checks that are made after every event."""
 
-    def __init__(self, large: LargePlan) -> None:
-        super().__init__()
-        self._hubs = frozenset(large.hubs)
-        self._mesh = large.mesh
-
-    def attach(self, world: World) -> None:
-        """Watch ``world``, a large one."""
-        super().attach(world)
-        self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(self._mesh)
-
-    def started(self, agent: Agent) -> None:
-        """Forget what the incarnation before knew."""
-        if agent.id in self._hubs:
-            super().started(agent)
-        else:
-            self._known_filters[agent.id] = frozenset()
-
-    def stopped(self, agent: Agent) -> None:
-        """An agent runs no more."""
-        if agent.id in self._hubs:
-            super().stopped(agent)
-
-    def link_changed(self, agent: Agent, target: BrokerId) -> None:
-        """Announcements under way may need repeats."""
-        if agent.id in self._hubs:
-            super().link_changed(agent, target)
-
-    def sent(self, agent: Agent, target: BrokerId, send: Send) -> None:
-        """Count announcements between hubs."""
-        if agent.id in self._hubs:
-            super().sent(agent, target, send)
+    def __init__(self, world: World, large: LargePlan) -> None:
+        super().__init__(world, among=frozenset(large.hubs))
+        self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(large.mesh)
 
     def handled(self, agent: Agent, event: Event, effects: Sequence[Effect]) -> None:
         """Look at the route that the event can have changed."""
         if isinstance(event, LocalFiltersChanged):
             super().handled(agent, event, ())
-        elif agent.id not in self._hubs or not isinstance(event, Received):
+        elif not self._follows(agent) or not isinstance(event, Received):
             return
         elif isinstance(event.message, CoreAnn):
             self._check_route(agent, event.message.core)
 
 
-def complaints(world: MessageWorld, large: LargePlan, sample: Sequence[Port]) -> Iterator[str]:
+def complaints(clients: RealClients, large: LargePlan, sample: Sequence[Port]) -> Iterator[str]:
     """Everything that is not as it must become while all brokers run."""
+    world = clients.world
     yield from (f"{id} does not run" for id in world.plan.ids if id not in world.agents)
     yield from convergence.complaints(world)
-    for hub, switch in world.hubs.switches.items():
+    for hub, switch in clients.hubs.switches.items():
         if world.filters[hub] != switch.mesh.filters:
             yield f"{hub} does not ask for what its switch says"
     for port in large.ports:
-        yield from _unasked(world, port)
-    wanted = world.wanted_by_clients
+        yield from _unasked(clients, port)
+    wanted = clients.wanted_by_clients
     for port in sample:
         others = {f for broker, filters in wanted.items() if broker != port.leaf for f in filters}
         for missing in sorted(_uncovered(others, world.filters[port.id])):
             yield f"leaf {port.leaf} is not told that somebody wants {missing!r}"
 
 
-def _unasked(world: MessageWorld, port: Port) -> Iterator[str]:
+def _unasked(clients: RealClients, port: Port) -> Iterator[str]:
     """What a leaf wants and its hub does not ask its mesh for."""
-    wanted = world.wanted_by_clients[port.leaf]
-    if missing := _uncovered(wanted, world.hubs.switches[port.hub].mesh.filters):
+    wanted = clients.wanted_by_clients[port.leaf]
+    if missing := _uncovered(wanted, clients.hubs.switches[port.hub].mesh.filters):
         yield f"hub {port.hub} does not ask for {sorted(missing)}"
 
 
@@ -109,10 +82,10 @@ def _uncovered(wanted: AbstractSet[str], cover: AbstractSet[str]) -> set[str]:
 
 
 def astray(
-    world: MessageWorld, large: LargePlan, started_ms: dict[BrokerId, int], rng: random.Random
+    clients: RealClients, large: LargePlan, started_ms: dict[BrokerId, int], rng: random.Random
 ) -> Iterator[str]:
     """While some hubs are dead: sampled ways between the others that do not lead there."""
-    now_ms = world.now_ms
+    world, now_ms = clients.world, clients.world.now_ms
     steady = [
         hub
         for hub in large.hubs
@@ -127,4 +100,4 @@ def astray(
     for port in rng.sample(large.ports, min(SAMPLE, len(large.ports))):
         if port.hub in steady:
             yield from convergence.complaints(world, among=(port.leaf, port.id))
-            yield from _unasked(world, port)
+            yield from _unasked(clients, port)

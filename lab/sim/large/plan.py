@@ -14,11 +14,7 @@ from dataclasses import dataclass
 
 from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId, Millis
-from lab.sim.messages.brokers import BrokerPlan
-from lab.sim.messages.clients import SubscriberPlan
-from lab.sim.messages.hubs import Port
-from lab.sim.messages.world import MessagePlan
-from lab.sim.plan import Link, LinkPlan, WorldPlan, link_of
+from lab.sim.plan import BrokerPlan, Link, LinkPlan, Port, SubscriberPlan, WorldPlan, link_of
 from lab.sim.topologies import tree
 
 FIRST_ABOVE, FIRST_LEAF, FIRST_PORT, FIRST_BORDER = 50_000, 100_000, 1_000_000, 3_000_000
@@ -50,7 +46,7 @@ class LargePlan:
     """Everything that is there before the first event."""
 
     seed: int
-    plan: MessagePlan
+    plan: WorldPlan
     meshes: tuple[tuple[BrokerId, ...], ...]  # of hubs; with areas the one above is the first
     ports: tuple[Port, ...]
     borders: tuple[Port, ...]  # both ends of the links between meshes
@@ -62,9 +58,8 @@ class LargePlan:
 
     @property
     def mesh(self) -> list[Link]:
-        """The links between hubs."""
         hubs = set(self.hubs)
-        links = self.plan.world.links
+        links = self.plan.links
         return [(link.a, link.b) for link in links if link.a in hubs and link.b in hubs]
 
 
@@ -106,14 +101,6 @@ def draw(seed: int, *, hubs: int, leaves: int, filters_max: int, areas: int = 1)
     }
     beside = tuple(port.id for port in (*ports, *borders))
     everyone = (*above, *ids, *(port.leaf for port in ports), *beside)
-    world = WorldPlan(
-        ids=everyone,
-        links=tuple(links),
-        parameters=Parameters(solicit_timeout_ms=Millis(2_000)),
-        gaps_ms=dict.fromkeys(beside, LEAF_GAP_MS),
-        shortest=frozenset(everyone),
-        start_ms_max=START_MS,
-    )
     any_site = "area/+/site/+" if above else "site/+"
     wide = tuple((f"{any_site}/{what}", 1) for what in WIDE)
     subscribers = [SubscriberPlan(f"room {hub}", hub, wide, start_ms=1) for hub in ids]
@@ -121,10 +108,15 @@ def draw(seed: int, *, hubs: int, leaves: int, filters_max: int, areas: int = 1)
         SubscriberPlan(site, leaf, ((f"{site}/#", 1),), start_ms=1) for leaf, site in sites.items()
     ]
     quiet = BrokerPlan(sys_interval_ms=NEVER_MS, logs=False)
-    plan = MessagePlan(
-        world,
-        dict.fromkeys(everyone, quiet),
-        tuple(subscribers),
+    plan = WorldPlan(
+        ids=everyone,
+        links=tuple(links),
+        parameters=Parameters(solicit_timeout_ms=Millis(2_000)),
+        gaps_ms=dict.fromkeys(beside, LEAF_GAP_MS),
+        shortest=frozenset(everyone),
+        start_ms_max=START_MS,
+        brokers=dict.fromkeys(everyone, quiet),
+        subscribers=tuple(subscribers),
         ports=(*ports, *borders),
         hub_filters_max=filters_max,
         turn_ms=TURN_MS,

@@ -9,16 +9,18 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from federator.protocol.types import BrokerId
-from lab.sim.campaign import SeedResult, stand, told
-from lab.sim.convergence import demand
-from lab.sim.faults import Fault, FaultKind, schedule
+from lab.sim.faults import schedule
 from lab.sim.large.checks import SAMPLE, SampledInvariants, astray, complaints
 from lab.sim.large.plan import START_MS, TOPIC_DOWN, TOPICS_UP, LargePlan
-from lab.sim.messages.hubs import Port
-from lab.sim.messages.world import MessageWorld
+from lab.sim.messages.real_clients import RealClients
+from lab.sim.plan import Port
+from lab.sim.story import Fault, FaultKind, Kind, Story
+from lab.sim.tale import Tale, demand, stand, tell
+from lab.sim.world import World
 
 CALLS_MAX = 1_000_000_000
 CHECK_EVERY_MS = 500
@@ -72,7 +74,6 @@ class Outcome:
 
     @property
     def brokers(self) -> int:
-        """Hubs and leaves."""
         return self.hubs + self.leaves
 
 
@@ -80,13 +81,13 @@ def run(large: LargePlan, *, deaths: int, say: Say) -> Outcome:
     """Run it to its end or to the first violation; ``say`` is told what happens."""
     outcome = Outcome(len(large.hubs), len(large.ports), len(large.borders) // 2)
     story = _Story(large, outcome, say)
-    nothing = SeedResult(large.seed, "large", outcome.brokers, None, CONVERGES_MS)
-    violation = told(nothing, story.world, story.acts(deaths)).violation
+    told = Story(Kind.MESSAGES, large.seed, "large", large.plan)
+    violation = tell(told, Tale(story.world, CONVERGES_MS, story.acts(deaths))).violation
     if violation is not None:
         outcome.violation = f"{violation.invariant}: {violation.detail}"
     outcome.events = story.world.agenda.calls_made
     outcome.simulated_ms = story.world.now_ms
-    outcome.published = len(story.world.ledger.published)
+    outcome.published = len(story.clients.ledger.published)
     outcome.excused = sum(n for what, n in story.world.fired.items() if what.startswith("excused"))
     outcome.overall = story.traffic(Counter(), 0)
     return outcome
@@ -96,10 +97,10 @@ class _Story:
     def __init__(self, large: LargePlan, outcome: Outcome, say: Say) -> None:
         self._outcome, self._say = outcome, say
         self._large = large
-        invariants = SampledInvariants(large)
-        self.world = MessageWorld(large.plan, seed=large.seed, watcher=invariants)
+        parts = (partial(SampledInvariants, large=large), RealClients)
+        self.world = World(large.plan, seed=large.seed, parts=parts)
+        self.clients = self.world.part(RealClients)
         self.world.agenda.calls_max = CALLS_MAX
-        invariants.attach(self.world)
         self._rng = random.Random(f"story {large.seed}")
         self._sample = self._rng.sample(large.ports, min(SAMPLE, len(large.ports)))
         self._started_ms: dict[BrokerId, int] = {}
@@ -139,14 +140,14 @@ class _Story:
             outcome.deaths += count
             self._publish(every_ms // PUBLISH_EVERY_MS, every_ms)
             world.run_until(world.now_ms + every_ms - 1)
-            demand("leads", astray(world, self._large, self._started_ms, self._rng))
+            demand("leads", astray(self.clients, self._large, self._started_ms, self._rng))
             self._say(f"{outcome.deaths} deaths")
         world.run_until(back_ms)
         outcome.healed_ms = self._converge("heals") - back_ms
         self._say(f"healed {outcome.healed_ms / 1_000:.1f} s after the last return")
         self._demand_all("owed")
         self._promise()
-        world.ledger.calm = True
+        self.clients.ledger.calm = True
         self._publish(PUBLICATIONS, PUBLISHING_MS)
         world.run_until(world.now_ms + PUBLISHING_MS + DRAIN_MS)
         self._demand_all("arrives again")
@@ -161,21 +162,21 @@ class _Story:
         return stand(self.world, wrong, until_ms=until_ms, every_ms=CHECK_EVERY_MS)
 
     def _complaints(self) -> Iterator[str]:
-        return complaints(self.world, self._large, self._sample)
+        return complaints(self.clients, self._large, self._sample)
 
     def _outstanding(self) -> list[str]:
-        return self.world.ledger.outstanding(lambda _one, _other: True)
+        return self.clients.ledger.outstanding(lambda _one, _other: True)
 
     def _demand_all(self, invariant: str) -> None:
         demand(invariant, self._outstanding())
 
     def _promise(self) -> None:
         """Sampled sites and all control rooms are promised what they want from now on."""
-        world, sampled = self.world, {port.leaf for port in self._sample}
-        for id, subscriber in world.subscribers.items():
-            if subscriber.plan.broker in sampled or subscriber.plan.broker in world.hubs.switches:
+        sampled = {port.leaf for port in self._sample} | self.clients.hubs.switches.keys()
+        for id, subscriber in self.clients.subscribers.items():
+            if subscriber.plan.broker in sampled:
                 demand("subscribed", [] if subscriber.subscribed else [f"{id!r} is not"])
-                world.ledger.promise(id, subscriber.filters)
+                self.clients.ledger.promise(id, subscriber.filters)
 
     # --- what clients do ---
 
@@ -191,7 +192,7 @@ class _Story:
                 topic = f"{self._large.sites[rng.choice(self._sample).leaf]}/{TOPIC_DOWN}"
                 broker = rng.choice((broker, source.hub))
             when_ms = world.now_ms + at * during_ms // count
-            world.agenda.at(when_ms, world.client_publishes, f"p-{broker}", broker, topic, 1)
+            world.agenda.at(when_ms, self.clients.client_publishes, f"p-{broker}", broker, topic, 1)
 
     # --- figures ---
 

@@ -8,13 +8,14 @@ Source: measured on Mosquitto 2.0.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from federator.protocol.discovery import VERSION_TOPIC
 from federator.protocol.types import BrokerId
 from lab.sim.agenda import Agenda
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message, Receiver, Session
+from lab.sim.plan import BrokerPlan
 
 LOCAL_MS = 1  # one way between a client and its broker
 
@@ -30,17 +31,6 @@ _COUNTS = (
     "$SYS/broker/subscriptions/count",
     "$SYS/broker/shared_subscriptions/count",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerPlan:
-    """How a broker is configured."""
-
-    queued_max: int = 1_000  # messages that wait for one client beyond those in flight
-    persistent: bool = False  # it saves its sessions
-    autosave_ms: int = 1_800_000  # how often, while it runs; an orderly stop saves too
-    sys_interval_ms: int = 10_000  # between two publications of its numbers
-    logs: bool = True  # it says what its clients do
 
 
 class MessageBroker:
@@ -65,7 +55,6 @@ class MessageBroker:
     # --- its own life ---
 
     def start(self) -> None:
-        """Run, with what is in the database."""
         self.running = True
         self.life += 1
         self._started_ms = self._agenda.now_ms
@@ -79,13 +68,11 @@ class MessageBroker:
             self._agenda.at(now_ms + self.plan.autosave_ms, self._autosave, self.life)
 
     def stop(self) -> None:
-        """Run no more: everything is gone but the database."""
         self.running = False
         self.life += 1
         self.sessions = {}
 
     def save(self) -> None:
-        """Write the database."""
         self.database = {id: s.at_rest() for id, s in self.sessions.items() if s.persistent}
         self._saved_retained = dict(self._retained)
 
@@ -107,7 +94,6 @@ class MessageBroker:
         expiry_ms: int | None = None,
         no_local: bool = False,
     ) -> tuple[Session, bool]:
-        """Accept a client; its session, and whether it was there before."""
         session = self.sessions.get(client_id)
         if session is not None and session.receiver is not None:
             self._log("E", f"Client {client_id} already connected, closing old connection.")
@@ -127,7 +113,6 @@ class MessageBroker:
         return session, present
 
     def disconnect(self, session: Session, connection: int, *, orderly: bool) -> None:
-        """A client's connection ended."""
         held = self.sessions.get(session.client_id) is session
         if not held or session.connection != connection or session.receiver is None:
             return
@@ -147,7 +132,6 @@ class MessageBroker:
             self._log("N", f"Expiring client {session.client_id} due to timeout.")
 
     def retains(self, topic: str) -> bool:
-        """Whether it keeps a value on ``topic``."""
         return topic in self._retained
 
     def subscribe(self, session: Session, filters: Mapping[str, int]) -> None:
@@ -160,7 +144,6 @@ class MessageBroker:
                 self._offer(session, replace(stored, qos=min(qos, stored.qos)))
 
     def unsubscribe(self, session: Session, filters: tuple[str, ...]) -> None:
-        """Take subscriptions back."""
         for filter in filters:
             session.filters.pop(filter, None)
             self._log("M/unsubscribe", f"{session.client_id} {filter}")
@@ -181,7 +164,6 @@ class MessageBroker:
                 self._offer(session, copy)
 
     def acknowledge(self, session: Session, connection: int, packet_id: int) -> None:
-        """The client has the message."""
         if session.connection == connection and session.receiver is not None:
             session.in_flight.pop(packet_id, None)
             self._refill(session)

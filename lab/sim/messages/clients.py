@@ -9,25 +9,13 @@ Source: OASIS MQTT 5.0, sections 3.1.2.4 and 4.4.
 import random
 from dataclasses import dataclass, field
 
-from federator.protocol.types import BrokerId
 from lab.sim.agenda import Agenda
 from lab.sim.messages.brokers import LOCAL_MS, MessageBroker
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import Message, Session, control_client_id
+from lab.sim.plan import SubscriberPlan
 
 RECONNECT_MS = (100, 1_500)
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriberPlan:
-    """A client that subscribes."""
-
-    id: str
-    broker: BrokerId
-    filters: tuple[tuple[str, int], ...]  # with the QoS it asks for
-    persistent: bool = True  # its session outlives its connection
-    protocol: int = 4  # 4 (3.1.1) or 5; one of MQTT 5 has one filter, or would get more copies
-    start_ms: int = 0  # when it connects first: before the agents listen, or after
 
 
 @dataclass(eq=False, repr=False)
@@ -53,11 +41,9 @@ class Subscriber:
 
     @property
     def subscribed(self) -> bool:
-        """Whether the client is connected and holds the subscriptions that it wants."""
         return self._session is not None and self._session.filters == self.filters
 
     def start(self) -> None:
-        """Connect, now or soon."""
         self._attempt(self._attempts)
 
     def leave(self) -> None:
@@ -72,20 +58,17 @@ class Subscriber:
         self._broker.disconnect(session, self._connection, orderly=False)
 
     def come_back(self) -> None:
-        """End one cause of absence."""
         self.absences -= 1
         if not self.absences:
             self._attempt(self._attempts)
 
     def broker_lost(self) -> None:
-        """The broker is gone, and perhaps the session with it."""
         self._session = None
         self._attempts += 1
         if not self.absences:
             self._try_again()
 
     def change_filters(self, filters: dict[str, int]) -> None:
-        """Want something else from now on."""
         gone = [filter for filter in self.filters if filter not in filters]
         regraded = [f for f, qos in filters.items() if self.filters.get(f, qos) != qos]
         self.filters = dict(filters)

@@ -30,7 +30,7 @@ QUEUE_MAX = 1_000
 NOTED_MS = 2_500  # by then what was sent is acknowledged, and its marker noted, once a second
 
 
-class HostContext(DataWorld, Protocol):
+class HostContext(Protocol):
     """What an agent's process has around it; ``agent`` is always the one that speaks."""
 
     def interest_changed(
@@ -60,7 +60,8 @@ class DataConnection(Writer):
     _agent: Agent
     _broker: MessageBroker
     _ledger: Ledger
-    _world: HostContext
+    _world: DataWorld
+    _around: HostContext
     session: tuple[Session, int] | None = None  # at the broker, and which connection of it
     session_number: int = 0  # grows with each connection
     _life: int = 0  # of the broker that we are connected to
@@ -77,7 +78,6 @@ class DataConnection(Writer):
 
     @property
     def room(self) -> bool:
-        """There is a connection, and it can take more."""
         return self.session is not None and len(self._queue) < QUEUE_MAX
 
     @property
@@ -97,13 +97,11 @@ class DataConnection(Writer):
 
     @property
     def idle(self) -> bool:
-        """Nothing waits to be sent."""
         return not self._queue
 
     def write_packets(
         self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
     ) -> bool:
-        """Publish a run of QoS 0: at once, or not at all."""
         if self.session is None or self._agent.doomed:
             return False
         for packet in packets_in(b"".join(parts)):
@@ -116,7 +114,6 @@ class DataConnection(Writer):
         return True
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
-        """Publish a publication, or custody's marker, in order, when there is room."""
         if self._agent.doomed:
             return False
         [parsed] = packets_in(bytes(packet))
@@ -131,17 +128,15 @@ class DataConnection(Writer):
         return True
 
     def publish_run(self, run: bytes, places: Sequence[Place]) -> int:
-        """Publish the packets at ``places`` of ``run``, as one each."""
         return publish_each(self, run, places)
 
     def _delivered(self, packet: PublishPacket) -> int:
         number = number_of(packet)
         if not self._ledger.may_repeat(number):
-            self._world.watcher.delivered(self._agent, number, packet.topic)
+            self._world.was_delivered(self._agent, number, packet.topic)
         return number
 
     def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
-        """Tell our broker that it need not keep publications."""
         self.step()
         if self.session is None or session_number != self.session_number or self._agent.doomed:
             return
@@ -149,7 +144,7 @@ class DataConnection(Writer):
         for packet_id, _ in packet_ids:
             message = session.in_flight.get(packet_id)
             if message is not None:
-                self._world.acknowledging(self._agent, message.number)
+                self._around.acknowledging(self._agent, message.number)
             self._broker.acknowledge(session, connection, packet_id)
 
     # --- as what writes to the disk ---
@@ -163,28 +158,24 @@ class DataConnection(Writer):
         if agent.crash_after <= 0:
             agent.doomed = True
             self.process_dies()
-            self._world.doom(agent)
+            self._around.doom(agent)
 
     def too_old(self, numbers: list[int]) -> None:
-        """The log had no room any more for these publications."""
         for number in numbers:
             self._ledger.excuse(number, "log full")
 
     def disk_full(self, event: str) -> None:
-        """A write was refused."""
         self._world.noticed(Notice(event, "error"))
 
     # --- what befalls it ---
 
     def up(self, session: Session) -> None:
-        """The connection is up: go on."""
         self.session = session, session.connection
         self.session_number += 1
         self._life = self._broker.life
         self._fill()
 
     def cut(self) -> None:
-        """The connection is dead, though the process may not have noticed."""
         self._life = -1
 
     def down(self) -> None:
@@ -215,7 +206,7 @@ class DataConnection(Writer):
     def _die_with_broker(self, messages: Iterable[Message]) -> None:
         for message in messages:
             if message.number >= 0:
-                for client in self._world.may_miss_brought(self._agent.id, message.number):
+                for client in self._around.may_miss_brought(self._agent.id, message.number):
                     self._ledger.excuse(message.number, "died with its broker", client)
                 self._ledger.tolerate_at(self._agent.id, message.number)
 

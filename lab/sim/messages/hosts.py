@@ -13,12 +13,12 @@ from functools import partial
 
 from federator.protocol import discovery as d
 from federator.protocol.effects import Notice
+from federator.protocol.messages.serving import Served
 from federator.protocol.types import Millis
-from lab.sim.data import DataPath, WakeUp, packet_of
+from lab.sim.data import DataPath, DataWorld, WakeUp, packet_of
 from lab.sim.disks import KEEP_S, CustodyDisk
 from lab.sim.messages.brokers import MessageBroker
 from lab.sim.messages.data_connection import DataConnection, HostContext
-from lab.sim.messages.serving import NoteFile
 from lab.sim.messages.sessions import Message, Session, control_client_id, data_client_id
 from lab.sim.network import Agent
 
@@ -33,6 +33,14 @@ _PROBES = (FED + "probe", f"$share/federator/{FED}probe")
 
 
 @dataclass(slots=True)
+class NoteFile:
+    """On a host's disk: what was decided, and when it was touched, by the host's wall clock."""
+
+    served: Served | None = None
+    touched_us: int = 0
+
+
+@dataclass(slots=True)
 class HostDisk:
     """What an agent finds again when it starts: discovery's file, and what custody keeps."""
 
@@ -42,10 +50,8 @@ class HostDisk:
     record: bytes = b""
     outdated: bool = False  # what came after ``record`` could not be written
     note: NoteFile = field(default_factory=NoteFile)  # of who serves a leaf with two hubs
-    wall_offset_ms: int = 0  # this host's wall clock minus the world's
 
     def lose(self) -> None:
-        """The disk is replaced by an empty one."""
         self.closed, self.saved_at_ms, self.record, self.outdated = False, 0, b"", False
         self.note = NoteFile()
         self.custody.lose()
@@ -60,7 +66,8 @@ class Host:
     _disk: HostDisk  # what earlier lives of the agent left
     _path: DataPath
     connection: DataConnection
-    _world: HostContext
+    _world: DataWorld
+    _around: HostContext
     data: Session | None = None
     _control: Session | None = None
     _connections: tuple[int, int] = (0, 0)
@@ -93,7 +100,6 @@ class Host:
         self._every_second()
 
     def end(self, *, orderly: bool) -> None:
-        """The process is gone, and its connections with it."""
         if orderly and not self.agent.doomed:
             self.agent.data.custody.destination.save(leaving=True)
             self._save(closed=True)
@@ -110,7 +116,6 @@ class Host:
     # --- the connections ---
 
     def connect(self) -> None:
-        """The broker answers: subscribe the log first, then the rest."""
         present, id = self._open(), self.agent.id
         now_ms = self._now_ms()
         self._perform(self.discovery.on_broker_up(session_present=present, now_ms=now_ms))
@@ -159,7 +164,6 @@ class Host:
         self._perform(self.discovery.on_own_subscriptions(client_id, own, now_ms=now_ms))
 
     def disconnect(self) -> None:
-        """The connections are gone."""
         if self._close():
             self._perform(self.discovery.on_broker_down(now_ms=self._now_ms()))
 
@@ -172,7 +176,6 @@ class Host:
         return True
 
     def set_cover(self, cover: frozenset[str]) -> None:
-        """What others want of our broker."""
         gone, added = tuple(sorted(self._cover - cover)), sorted(cover - self._cover)
         self._cover = cover
         if self.data is None:
@@ -218,7 +221,7 @@ class Host:
         for effect in effects:
             match effect:
                 case d.InterestChanged(added, removed):
-                    self._world.interest_changed(self.agent, added, removed)
+                    self._around.interest_changed(self.agent, added, removed)
                 case d.ProbeCounts(subscribe):
                     self._probe(subscribe)
                 case d.MembersChanged() | d.CountOwn() | d.CallRoll():
@@ -244,10 +247,9 @@ class Host:
             self._wake_up.arm()
 
     def _every_second(self) -> None:
-        """Save what changed, and bound custody."""
         if self.discovery.revision != self._saved_revision:
             self._save(closed=False)
-        self._world.tend(self.agent)
+        self._around.tend(self.agent)
         when_ms = self._agenda.now_ms + SAVE_GAP_MS
         self._agenda.at(when_ms, self._world.run, self.agent, self._every_second)
 
@@ -278,7 +280,7 @@ class Host:
         return self._world.now_of(self.agent).ms
 
     def _wall_ms(self) -> int:
-        return self._agenda.now_ms + self._disk.wall_offset_ms
+        return self._agenda.now_ms + self._world.wall_offset_ms[self.agent.id]
 
 
 class QuietHost(Host):
@@ -287,11 +289,9 @@ class QuietHost(Host):
     widened = False
 
     def connect(self) -> None:
-        """The broker answers."""
         self._open()
 
     def disconnect(self) -> None:
-        """The connections are gone."""
         self._close()
 
     def hold(self, client_id: str, filters: Iterable[str]) -> None:

@@ -9,8 +9,8 @@ Source: docs/hubs.md.
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from federator.protocol.data.stamps import StampBook, Stamps
@@ -19,13 +19,14 @@ from federator.protocol.events import HubChosen
 from federator.protocol.filters import CoverChange
 from federator.protocol.leaf_serving import LeafServing
 from federator.protocol.leaves.switch import Asked, LeafSide, Switch, Telling
+from federator.protocol.messages.serving import Served
 from federator.protocol.types import BrokerId
+from lab.sim.data import DataWorld, WakeUp
 from lab.sim.disks import KEEP_S
-from lab.sim.messages.hosts import HostDisk
+from lab.sim.messages.hosts import HostDisk, NoteFile
 from lab.sim.messages.ledger import LOOK_BACK_MS, Ledger
-from lab.sim.messages.serving import Note, Serving
 from lab.sim.network import Agent
-from lab.sim.plan import Link
+from lab.sim.plan import Link, Port
 from lab.sim.world import World
 
 FIRST_LEAF, FIRST_PORT = 10, 1_000
@@ -37,15 +38,6 @@ FILTERS_MAX = (9, 12, 3_000)
 
 ROAMING_SHARE = 0.7
 """Of leaves, where there are two hubs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Port:
-    """Where a leaf hangs: an agent beside its hub's broker."""
-
-    id: BrokerId
-    hub: BrokerId
-    leaf: BrokerId
 
 
 def draw_ports(rng: random.Random) -> tuple[list[BrokerId], list[Link], tuple[Port, ...]]:
@@ -110,45 +102,73 @@ def roaming_in(ports: Iterable[Port]) -> dict[BrokerId, tuple[BrokerId, ...]]:
 
 
 def has_areas(ports: Sequence[Port]) -> bool:
-    """Whether a hub hangs on another one."""
     ids = {port.id for port in ports}
     return any(port.leaf in ids for port in ports)
 
 
-def beside_hubs(ports: Iterable[Port]) -> dict[BrokerId, tuple[BrokerId, ...]]:
-    """The ports at each hub."""
-    beside: dict[BrokerId, tuple[BrokerId, ...]] = {}
-    for port in ports:
-        beside[port.hub] = (*beside.get(port.hub, ()), port.id)
-    return beside
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The file in use: ``now_us`` is the host's wall clock."""
+
+    file: NoteFile
+    can_write: Callable[[], bool]
+    now_us: Callable[[], int]
+
+    def read(self) -> tuple[Served | None, int]:
+        return self.file.served, self.file.touched_us
+
+    def write(self, served: Served) -> bool:
+        if not self.can_write():
+            return False
+        self.file.served = served
+        self.touch()
+        return True
+
+    def touch(self) -> None:
+        self.file.touched_us = self.now_us()
+
+
+@dataclass(eq=False, repr=False)
+class Serving:
+    """Of one agent."""
+
+    agent: Agent
+    world: DataWorld
+    decides: LeafServing
+    _wake_up: WakeUp = field(init=False)
+
+    def __post_init__(self) -> None:
+        next_deadline_ms = self.decides.next_deadline_ms
+        self._wake_up = WakeUp(self.agent, self.world, next_deadline_ms, self._on_time)
+
+    def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
+        self.decides.on_neighbour(neighbour, up, self.world.now_of(self.agent))
+        self._wake_up.arm()
+
+    def perform(self, effect: Pause | Proceed) -> None:
+        self.decides.perform(effect)
+
+    def _on_time(self) -> None:
+        now, due_ms = self.world.now_of(self.agent), self.decides.next_deadline_ms()
+        if due_ms is not None and now.ms >= due_ms:
+            self.decides.on_time(now)
+        self._wake_up.arm()
 
 
 class Hubs:
-    """What hubs, ports and leaves have in a world besides other agents; nothing without ``ports``.
+    """What hubs, ports and leaves have in a world besides other agents; nothing without ports.
 
-    What a hub asks of a side is gathered for ``turn_ms``, as in a process that is busy with other
-    things: many leaves that come at once are told to a leaf at once.
+    What a hub asks of a side is gathered for ``turn_ms`` of the plan, as in a process that is busy
+    with other things: many leaves that come at once are told to a leaf at once.
     """
 
-    def __init__(
-        self,
-        world: World,
-        ports: Sequence[Port],
-        *,
-        ledger: Ledger,
-        disks: Mapping[BrokerId, HostDisk],
-        filters_max: int,
-        return_after_ms: int,
-        turn_ms: int,
-    ) -> None:
-        self.ports = {port.id: port for port in ports}
+    def __init__(self, world: World, *, ledger: Ledger, disks: Mapping[BrokerId, HostDisk]) -> None:
+        plan = world.plan
+        self.ports = {port.id: port for port in plan.ports}
         self.serving: dict[BrokerId, Serving] = {}  # of the newest agents
         self._world = world
         self._ledger = ledger
         self._disks = disks
-        self._filters_max = filters_max
-        self._return_after_ms = return_after_ms
-        self._turn_ms = turn_ms
         self._stamps: dict[BrokerId, Stamps] = {}  # of the newest agents
         self._books: dict[BrokerId, StampBook] = {}  # of each hub's process
         self._offsets: dict[BrokerId, int] = {}  # of each hub's process
@@ -157,7 +177,7 @@ class Hubs:
         self._due_ms: dict[Switch, int] = {}
         self.switches = {hub: self._new_switch(hub) for hub in sorted(world.beside)}
         ledger.relays = frozenset((*self.switches, *self.ports))
-        roaming = {port.hub for port in ports if port.leaf in world.plan.roaming}
+        roaming = {port.hub for port in plan.ports if port.leaf in plan.roaming}
         where = {id: self.hub_of(id) for id in ledger.relays}
         ledger.stamped = {id: hub for id, hub in where.items() if hub in roaming}
 
@@ -168,7 +188,6 @@ class Hubs:
     # --- processes that start and stop ---
 
     def share_clock(self, agent: Agent) -> None:
-        """A hub's agent and its ports have one clock."""
         if not self.ports:
             return
         hub = self.hub_of(agent.id)
@@ -187,7 +206,6 @@ class Hubs:
             self._world.set_filters(id, self._asked(id).filters)
 
     def stopped(self, id: BrokerId) -> None:
-        """A process stopped, and its switch remembers what was asked for."""
         if id not in self.switches:
             return
         self._books.pop(id, None)
@@ -240,7 +258,6 @@ class Hubs:
     # --- who is told what ---
 
     def on_clients(self, hub: BrokerId, added: Iterable[str], removed: Iterable[str]) -> None:
-        """Clients of a hub want something else: tell all sides."""
         switch = self.switches[hub]
         told = switch.on_clients(sorted(added), sorted(removed), self._world.now_ms)
         self._tell_sides(hub, switch, told)
@@ -274,11 +291,11 @@ class Hubs:
                 world.agenda.at(max(due_ms, world.now_ms + 1), self._on_switch_time, hub, switch)
 
     def _tell_soon(self, id: BrokerId) -> None:
-        if not self._turn_ms:
+        if not self._world.plan.turn_ms:
             self._tell(id)
         elif id not in self._untold:
             self._untold.add(id)
-            self._world.agenda.at(self._world.now_ms + self._turn_ms, self._tell, id)
+            self._world.agenda.at(self._world.now_ms + self._world.plan.turn_ms, self._tell, id)
 
     def _tell(self, id: BrokerId) -> None:
         self._untold.discard(id)
@@ -299,7 +316,7 @@ class Hubs:
                 continue
             choice = self.serving[leaf].decides.choice
             assert choice is not None
-            if choice.hub is None or (self._return_after_ms and choice.hub != ports[0]):
+            if choice.hub is None or (self._world.plan.return_after_ms and choice.hub != ports[0]):
                 yield f"leaf {leaf} is served by {choice.hub}, and prefers {ports[0]}"
             for here, there in [(leaf, port) for port in ports] + [(port, leaf) for port in ports]:
                 if here in agents and there in agents:
@@ -339,7 +356,7 @@ class Hubs:
         decides = LeafServing(agent.node, plane.custody, stamps, note, chosen, leaf=leaf)
         decides.on_roaming = partial(self._on_roaming, hub)
         if hubs := world.plan.roaming.get(id, ()):
-            return_after_ms = self._return_after_ms
+            return_after_ms = self._world.plan.return_after_ms
             decides.choose_among(hubs, world.now_of(agent), return_after_ms=return_after_ms)
         decides.start()
         return Serving(agent, world, decides)
@@ -368,7 +385,9 @@ class Hubs:
 
     def _new_switch(self, hub: BrokerId) -> Switch:
         leaves = self._world.beside[hub]
-        return Switch(leaves, filters_max=self._filters_max, linger_ms=KEEP_S * 1_000)
+        return Switch(
+            leaves, filters_max=self._world.plan.hub_filters_max, linger_ms=KEEP_S * 1_000
+        )
 
     def _asked(self, id: BrokerId) -> Asked | LeafSide:
         switch = self.switches[self.hub_of(id)]

@@ -17,12 +17,12 @@ Source: docs/guarantees.md.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from federator.protocol.types import BrokerId
 from lab.sim.messages.sessions import Message, Session
+from lab.sim.network import Published
+from lab.sim.parts import InvariantError
 from lab.sim.topics import topic_matches
-from lab.sim.watcher import InvariantError
 
 MOVING_MS = 1_000
 """At most so long may both hubs of a leaf bring it QoS 0, when it is served by another one."""
@@ -36,33 +36,27 @@ INVENTED = 2**62  # from this number on nobody published it: a member of the fed
 INVENTED_UNDER_CUSTODY = INVENTED + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A publication as its broker took it."""
-
-    number: int
-    publisher: str
-    broker: BrokerId
-    topic: str
-    qos: int
-    at_ms: int
-
-
 class Ledger:
     """Everything published and everything received.
 
     ``home`` is the broker of each subscribing client; ``life_of`` says which incarnation of a
-    broker's agent runs, 0 when none does.
+    broker's agent runs, 0 when none does; what is published goes on the list ``published``.
     """
 
-    def __init__(self, home: Mapping[str, BrokerId], *, life_of: Callable[[BrokerId], int]) -> None:
+    def __init__(
+        self,
+        home: Mapping[str, BrokerId],
+        *,
+        life_of: Callable[[BrokerId], int],
+        published: list[Published],
+    ) -> None:
         self.calm = False  # nothing goes wrong any more: everything is promised
         self.lied_to = False  # a member lies about numbers: what came may come again, or never was
         self.proven = False  # and such lies under custody are not believed
         self.relays: frozenset[BrokerId] = frozenset()  # brokers where agents hand on to each other
         self.stamped: Mapping[BrokerId, BrokerId] = {}  # of those, where all is known again
         self.fired: Counter[str] = Counter()  # how often each excuse and outcome occurred
-        self.published: list[Published] = []
+        self.published = published
         self.home = home
         self._life_of = life_of
         self._promised: dict[str, dict[str, int]] = {}
@@ -152,18 +146,12 @@ class Ledger:
         if wanted <= set(collected):
             self.excuse(number, "kept", client)
 
-    def excuse_at(self, broker: BrokerId, number: int, why: str) -> None:
-        """No client of ``broker`` need get this publication any more."""
-        for client in self.clients_of(broker):
-            self.excuse(number, why, client)
-
     def tolerate_at(self, broker: BrokerId, number: int) -> None:
         """The agent of ``broker`` may publish this there again, not knowing that it did."""
         for client in self.clients_of(broker):
             self.tolerate(number, client)
 
     def may_repeat(self, number: int) -> bool:
-        """Somebody may get this publication again."""
         return any(self._may_get_again(client, number) for client in self.home)
 
     def _may_get_again(self, client: str, number: int) -> bool:
@@ -191,7 +179,6 @@ class Ledger:
         )
 
     def tolerate(self, number: int, client: str | None = None) -> None:
-        """A broker may say this again, having forgotten that it did."""
         for each in self._owed if client is None else (client,):
             self._may_repeat.add((each, number))
 
@@ -200,7 +187,6 @@ class Ledger:
     def publish(
         self, publisher: str, broker: BrokerId, topic: str, qos: int, *, now_ms: int
     ) -> Published:
-        """A broker took a publication from a client."""
         item = Published(len(self.published), publisher, broker, topic, qos, now_ms)
         self.published.append(item)
         for client, filters in self._promised.items():
@@ -213,7 +199,6 @@ class Ledger:
         return item
 
     def routed(self, broker: BrokerId, client_id: str, message: Message) -> None:
-        """A broker put a copy into a session."""
         if client_id not in self.home or self._is_invented(message.number):
             return
         item = self.published[message.number]
@@ -228,7 +213,6 @@ class Ledger:
             raise InvariantError("as_published", f"{client_id!r} gets {item} as {message}")
 
     def dropped(self, client_id: str, message: Message) -> None:
-        """A queue was full."""
         if message.number < 0:
             self.fired["log line dropped"] += 1
             return

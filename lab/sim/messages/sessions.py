@@ -78,10 +78,8 @@ class Session:
 
 
 def control_client_id(id: BrokerId) -> str:
-    """The client id of an agent's control connection."""
     return f"federator-{id}-ctl"
 
 
 def data_client_id(id: BrokerId) -> str:
-    """The client id of an agent's data connection."""
     return f"federator-{id}-data"

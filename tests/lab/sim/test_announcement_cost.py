@@ -9,8 +9,8 @@ PAPERS_COUNTS = {3: 16, 4: 33, 5: 56, 8: 161, 10: 261}
 
 def refreshes(side, core=0):
     """How often each of the core's later announcements is published on the grid."""
-    counter = SendCounter()
-    world = calm_grid(side, {core: {"t"}}, watcher=counter)
+    world = calm_grid(side, {core: {"t"}}, watch=SendCounter)
+    counter = world.part(SendCounter)
     world.run_until(3_000)
     counter.by_announcement.clear()
     world.run_until(18_000)
@@ -35,8 +35,8 @@ def test_refreshes_cost_exactly_what_the_papers_flood_costs(side, publications):
 def test_unequal_delays_never_cost_more_than_three_publications_per_link():
     side, counts = 10, []
     for delay_ms in (1, 40):
-        counter = SendCounter()
-        world = calm_grid(side, {55: {"t"}}, watcher=counter, delay_ms=delay_ms)
+        world = calm_grid(side, {55: {"t"}}, watch=SendCounter, delay_ms=delay_ms)
+        counter = world.part(SendCounter)
         for (owner, target), path in world.paths.items():
             path.delay_ms_min = path.delay_ms_max = 1 + (owner * 37 + target * 11) % delay_ms
         world.run_until(30_000)
@@ -46,9 +46,9 @@ def test_unequal_delays_never_cost_more_than_three_publications_per_link():
 
 
 def publications_per_interval(filters):
-    counter = SendCounter()
     ring = [(0, 1), (1, 2), (2, 3), (0, 3)]
-    world = calm_world(ring, {0: filters, 2: filters}, watcher=counter)
+    world = calm_world(ring, {0: filters, 2: filters}, watch=SendCounter)
+    counter = world.part(SendCounter)
     world.run_until(7_000)
     counter.by_kind.clear()
     world.run_until(12_000)

@@ -3,29 +3,15 @@
 import pytest
 
 from federator.protocol.routing.core_route import CoreRoute
-from lab.sim import scenario
-from lab.sim.campaign import run_scenario
-from lab.sim.messages import story as stories
-from lab.sim.messages.campaign import run_story
-from tests.effort import seeds
-from tests.lab.sim.violations import assert_caught, violations
+from lab.sim.campaign import draw, run
+from lab.sim.story import Kind
+from tests.lab.sim.violations import assert_caught
 
-SEEDS = seeds(15)
 MUTANT_SEEDS_MAX = 50
 
 
 def drawn(seed):
-    return scenario.draw(seed, nodes=4 + seed % 6, by_delay=True)
-
-
-def test_every_invariant_holds_and_every_federation_heals():
-    assert not violations(map(run_scenario, map(drawn, range(SEEDS))), "--by-delay", nodes=True)
-
-
-def test_everybody_gets_what_was_promised():
-    told = (stories.draw(seed, by_delay=True) for seed in range(SEEDS))
-
-    assert not violations(map(run_story, told), "--by-delay --messages")
+    return draw(Kind.ROUTES, seed, nodes=4 + seed % 6, by_delay=True)
 
 
 def only_ties(monkeypatch):
@@ -57,4 +43,4 @@ def by_first_words(monkeypatch):
 def test_mutant_is_caught(monkeypatch, mutate, invariant):
     mutate(monkeypatch)
 
-    assert_caught(map(run_scenario, map(drawn, range(MUTANT_SEEDS_MAX))), {invariant})
+    assert_caught(map(run, map(drawn, range(MUTANT_SEEDS_MAX))), {invariant})

@@ -25,7 +25,8 @@ def test_same_arguments_print_the_same():
     assert run(*arguments).output == run(*arguments).output
 
 
-def test_violation_prints_what_and_how_to_replay_it_and_exits_with_one(monkeypatch):
+def test_violation_prints_what_and_how_to_replay_it_and_exits_with_one(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     core_ignores_children(monkeypatch)
 
     result = run("--seeds", "1", "--seed", "7", "--nodes", "6", "--topology", "grid")
@@ -33,9 +34,7 @@ def test_violation_prints_what_and_how_to_replay_it_and_exits_with_one(monkeypat
     assert result.exit_code == 1
     assert "converges: " in result.output
     last = result.output.splitlines()[-1].strip()
-    assert last == (
-        "again: federator-lab sim --nodes 6 --topology grid --seed 7 --seeds 1 --workers 1"
-    )
+    assert last == f"again: federator-lab sim --replay {tmp_path / 'federator-sim-7.json'}"
 
 
 def test_json_is_one_object_per_seed_and_a_summary():

@@ -1,41 +1,19 @@
 """Elections and takeovers of the same code in the simulated world, and proof that mistakes show."""
 
+from functools import partial
+
 import pytest
 
 from federator.protocol.controller.duties import ControllerDuties
 from federator.protocol.controller.failover import Failover
 from federator.protocol.controller.presence import BrokerPresence
-from lab.sim.failover.campaign import run_failover
-from lab.sim.failover.story import draw
-from tests.effort import seeds
+from lab.sim import campaign
+from lab.sim.campaign import run
+from lab.sim.story import Kind
 
-SEEDS = seeds(60)
+draw = partial(campaign.draw, Kind.FAILOVER)
+
 MUTANT_SEEDS_MAX = 200
-
-
-@pytest.fixture(scope="module")
-def results():
-    return [run_failover(draw(seed)) for seed in range(SEEDS)]
-
-
-def test_every_seed_agrees_and_nobody_is_moved_twice_for_one_event(results):
-    for seed, result in enumerate(results):
-        assert result.violation is None, f"seed {seed}: {result.violation}"
-
-
-@pytest.mark.slow
-def test_what_moves_clients_happens_in_some_seed(results):
-    fired = {name for result in results for name in result.fired}
-
-    wanted = {"moved for death", "moved for drain", "fault split", "notice controller.changed"}
-    assert wanted <= fired
-
-
-@pytest.mark.parametrize("strategy", ["shortest-path", "mixed"])
-def test_controllers_agree_under_every_routing(strategy):
-    for seed in range(seeds(12)):
-        result = run_failover(draw(seed, strategy=strategy))
-        assert result.violation is None, f"seed {seed}: {result.violation}"
 
 
 def decide_anew(self, situation, table):
@@ -83,6 +61,6 @@ def test_a_mistake_is_found_within_200_seeds(monkeypatch, owner, name, mutant, f
     monkeypatch.setattr(owner, name, mutant)
 
     seeds_tried = sorted(range(MUTANT_SEEDS_MAX), key=lambda seed: seed != first)
-    found = (run_failover(draw(seed)).violation for seed in seeds_tried)
+    found = (run(draw(seed)).violation for seed in seeds_tried)
 
     assert any(violation is not None for violation in found)

@@ -1,25 +1,23 @@
 """Stories with hubs and leaves: several agents beside one broker, which is the switch."""
 
+from functools import partial
+
 import pytest
 
 from federator.protocol.leaves.bounded_cover import BoundedCover
 from federator.protocol.leaves.switch import Switch, Told
-from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId
+from lab.sim.campaign import draw, run
 from lab.sim.data import DataPath
 from lab.sim.disks import KEEP_S
-from lab.sim.faults import Fault, FaultKind
+from lab.sim.messages import draw as messages
 from lab.sim.messages import hubs
-from lab.sim.messages import story as stories
-from lab.sim.messages.brokers import BrokerPlan, MessageBroker
-from lab.sim.messages.campaign import run_story
-from lab.sim.messages.clients import SubscriberPlan
-from lab.sim.messages.hubs import Port
-from lab.sim.messages.world import MessagePlan
-from lab.sim.plan import LinkPlan, WorldPlan
+from lab.sim.messages.brokers import MessageBroker
+from lab.sim.messages.real_clients import RealClients
+from lab.sim.plan import BrokerPlan, LinkPlan, Port, SubscriberPlan, WorldPlan
+from lab.sim.story import Fault, FaultKind, Kind, Publication, Resubscription, Story
 from lab.sim.topologies import connected_parts
 from tests.effort import seeds
-from tests.lab.sim.violations import violations
 
 SEEDS = seeds(20)
 MUTANT_SEEDS_MAX = 60
@@ -30,31 +28,24 @@ def found_by(invariants, *, first=0):
 
     ``first``: where to begin, for the sake of time; it is found from 0 on, too.
     """
-    told = map(stories.draw_hubs, range(first, first + MUTANT_SEEDS_MAX))
-    ended = (run_story(story).violation for story in told)
+    told = map(partial(draw, Kind.MESSAGES, hubs=True), range(first, first + MUTANT_SEEDS_MAX))
+    ended = (run(story).violation for story in told)
     return any(each is not None and each.invariant in invariants for each in ended)
 
 
-def test_everybody_gets_what_was_promised_through_hubs():
-    results = [run_story(stories.draw_hubs(seed)) for seed in range(SEEDS)]
-
-    assert not violations(results, "--hubs --messages")
-    assert any("hub filter lingers" in each.fired for each in results)
-
-
 def test_everybody_gets_what_was_promised_through_hubs_of_hubs():
-    told = [stories.draw_hubs(seed, areas=True) for seed in range(SEEDS)]
-    results = [run_story(each) for each in told]
+    told = [draw(Kind.MESSAGES, seed, areas=True) for seed in range(SEEDS)]
+    results = [run(each) for each in told]
 
-    assert not violations(results, "--areas --messages")
+    assert [each.violation for each in results if each.violation] == []
     assert all(1 < len(meshes_of(each)) <= 1 + hubs.AREAS_MAX for each in told)
 
 
 def meshes_of(story):
     """The meshes of hubs in ``story``."""
     homes = {port.hub for port in story.plan.ports}
-    homes |= {id for link in story.plan.world.links for id in (link.a, link.b) if id < 100}
-    links = [(link.a, link.b) for link in story.plan.world.links]
+    homes |= {id for link in story.plan.links for id in (link.a, link.b) if id < 100}
+    links = [(link.a, link.b) for link in story.plan.links]
     return connected_parts(sorted(homes), [link for link in links if set(link) <= homes])
 
 
@@ -69,10 +60,10 @@ def test_a_border_that_does_not_tell_the_mesh_above_of_its_area_is_found(monkeyp
     monkeypatch.setattr(Switch, "on_mesh", silent)
 
     for seed in range(MUTANT_SEEDS_MAX):
-        story = stories.draw_hubs(seed, areas=True)
+        story = draw(Kind.MESSAGES, seed, areas=True)
         ports = {port.id for port in story.plan.ports}
         ups = {port.id for port in story.plan.ports if port.leaf in ports}
-        if (found := run_story(story).violation) is not None:
+        if (found := run(story).violation) is not None:
             assert found.invariant in {"arrives_in_the_calm", "owed", "converges"}
             return
     pytest.fail("not found")
@@ -102,7 +93,7 @@ def test_a_summary_that_misses_a_filter_is_found(monkeypatch):
         return change
 
     monkeypatch.setattr(BoundedCover, "steps", narrow)
-    monkeypatch.setattr(stories, "FILTERS_MAX", (9,))
+    monkeypatch.setattr(messages, "FILTERS_MAX", (9,))
 
     assert found_by({"arrives_in_the_calm", "owed", "converges"})
 
@@ -127,7 +118,7 @@ def test_a_hub_that_acknowledges_before_it_logs_is_found(monkeypatch):
     real = DataPath.read
 
     def forget(self, run):
-        if self._agent.id not in self._world.ledger.relays:
+        if self._agent.id not in self._world.part(RealClients).ledger.relays:
             real(self, run)
 
     monkeypatch.setattr(DataPath, "read", forget)
@@ -140,25 +131,29 @@ def merging_while_cut_off(*more):
     hub, far, leaf, port = map(BrokerId, (1, 2, 10, 1_000))
     links = LinkPlan(hub, far, configured=(far,)), LinkPlan(leaf, port, configured=(leaf,))
     ids = (hub, far, leaf, port)
-    world = WorldPlan(
-        ids, links, parameters=Parameters(), shortest=frozenset({leaf, port}), start_ms_max=200
-    )
     subscribers = (
         SubscriberPlan("faithful", leaf, (("site/1/a", 1), ("b", 1)), start_ms=1_000),
         SubscriberPlan("fickle", leaf, (("b", 1),), start_ms=1_000),
     )
     brokers = {id: BrokerPlan(sys_interval_ms=1_000) for id in ids}
     cut = Fault(FaultKind.CUT, 10_000, 24_000, links=((hub, far),))
-    return stories.MessageStory(
+    return Story(
+        kind=Kind.MESSAGES,
         seed=1,
         topology="hubs",
-        plan=MessagePlan(
-            world, brokers, subscribers, ports=(Port(port, hub, leaf),), hub_filters_max=9
+        plan=WorldPlan(
+            ids,
+            links,
+            shortest=frozenset({leaf, port}),
+            start_ms_max=200,
+            brokers=brokers,
+            subscribers=subscribers,
+            ports=(Port(port, hub, leaf),),
+            hub_filters_max=9,
         ),
         faults=(cut, *more),
-        mishaps=(),
-        changes=(stories.Resubscription(20_000, "fickle", (("site/2/a", 1),)),),
-        publications=(stories.ClientPublication(16_000, "p", far, "site/1/a", 1, 3, 10),),
+        changes=(Resubscription(20_000, "fickle", (("site/2/a", 1),)),),
+        publications=(Publication(16_000, far, "site/1/a", 3, "p", 1, 10),),
         settle_ms=9_000,
         heal_ms=25_000,
     )
@@ -168,7 +163,7 @@ def merging_while_cut_off(*more):
 def test_what_a_merger_replaced_is_asked_for_while_it_is_owed(monkeypatch, keep_s, lost):
     monkeypatch.setattr(hubs, "KEEP_S", keep_s)
 
-    violation = run_story(merging_while_cut_off()).violation
+    violation = run(merging_while_cut_off()).violation
 
     assert (violation is not None) == lost, violation
 
@@ -179,6 +174,6 @@ def test_a_hub_that_restarts_still_asks_for_it(monkeypatch, forgets):
     if forgets:
         monkeypatch.setattr(Switch, "recall", lambda self, mesh, leaves, now_ms: Told())
 
-    violation = run_story(merging_while_cut_off(killed)).violation
+    violation = run(merging_while_cut_off(killed)).violation
 
     assert (violation is not None) == forgets, violation

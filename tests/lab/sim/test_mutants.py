@@ -12,8 +12,9 @@ from federator.protocol.routing.flooding import Flooding
 from federator.protocol.routing.meshes import Meshes
 from federator.protocol.routing.own_core import OwnCore
 from federator.protocol.types import Epoch
-from lab.sim import scenario, world
-from lab.sim.campaign import run_scenario
+from lab.sim import world
+from lab.sim.campaign import draw, run
+from lab.sim.story import Kind
 from tests.lab.sim.violations import assert_caught
 
 SEEDS_MAX = 200
@@ -132,5 +133,5 @@ def flooding_does_not_end(monkeypatch):
 def test_mutant_is_caught(monkeypatch, mutate, invariants):
     mutate(monkeypatch)
 
-    drawn = (scenario.draw(seed, nodes=6 + seed % 8) for seed in range(SEEDS_MAX))
-    assert_caught(map(run_scenario, drawn), invariants)
+    drawn = (draw(Kind.ROUTES, seed, nodes=6 + seed % 8) for seed in range(SEEDS_MAX))
+    assert_caught(map(run, drawn), invariants)

@@ -1,5 +1,7 @@
 """Stories of leaves with two hubs: one serves, the other one keeps all that it may need."""
 
+from functools import partial
+
 import pytest
 
 from federator.protocol.data.stamps import StampBook
@@ -9,18 +11,11 @@ from federator.protocol.leaves import hub_choice
 from federator.protocol.leaves.switch import Switch
 from federator.protocol.routing.serving import Serving
 from federator.protocol.types import BrokerId
-from lab.sim.faults import Fault, FaultKind
-from lab.sim.messages import story as stories
-from lab.sim.messages.brokers import BrokerPlan
-from lab.sim.messages.campaign import run_story
-from lab.sim.messages.clients import SubscriberPlan
-from lab.sim.messages.hubs import Port
-from lab.sim.messages.world import MessagePlan
-from lab.sim.plan import LinkPlan, WorldPlan
-from tests.effort import seeds
-from tests.lab.sim.violations import assert_caught, violations
+from lab.sim.campaign import draw, run
+from lab.sim.plan import BrokerPlan, LinkPlan, Port, SubscriberPlan, WorldPlan
+from lab.sim.story import Fault, FaultKind, Kind, Publication, Story
+from tests.lab.sim.violations import assert_caught
 
-SEEDS = seeds(20)
 SEEDS_MAX = 1_000
 
 
@@ -95,20 +90,13 @@ MUTANTS = (
 )
 
 
-def test_everybody_gets_what_was_promised_while_hubs_die():
-    results = [run_story(stories.draw_hubs(seed)) for seed in range(SEEDS)]
-
-    assert not violations(results, "--hubs --messages")
-    assert sum(each.fired.get("hub chosen", 0) for each in results) > SEEDS
-
-
 @pytest.mark.parametrize(("mutate", "first", "invariants"), MUTANTS)
 def test_a_mutant_is_caught(monkeypatch, mutate, first, invariants):
     """``first``: where to begin, for the sake of time; it is found from 0 on, too."""
     mutate(monkeypatch)
 
-    drawn = map(stories.draw_hubs, range(first, first + SEEDS_MAX))
-    assert_caught(map(run_story, drawn), invariants)
+    drawn = map(partial(draw, Kind.MESSAGES, hubs=True), range(first, first + SEEDS_MAX))
+    assert_caught(map(run, drawn), invariants)
 
 
 HUB, OTHER, LEAF, FAR = map(BrokerId, (1, 2, 10, 11))
@@ -127,27 +115,27 @@ def told(*faults, wanted_at, publisher, at_ms, count=1, return_after_ms=0):
     links = [LinkPlan(HUB, OTHER, configured=(OTHER,))]
     links += [LinkPlan(each.leaf, each.id, configured=(each.leaf,)) for each in ports]
     ids = (HUB, OTHER, LEAF, FAR, *(each.id for each in ports))
-    world = WorldPlan(
-        ids,
-        tuple(links),
-        shortest=frozenset(ids[2:]),
-        start_ms_max=200,
-        reconnect_ms_max=500,
-        roaming=PLACES,
-    )
     client = SubscriberPlan("s", wanted_at, (("site/1/a", 1),), start_ms=1_000)
     brokers = {id: BrokerPlan(sys_interval_ms=1_000) for id in ids}
-    said = stories.ClientPublication(at_ms, "p", publisher, "site/1/a", 1, count, 50)
-    return run_story(
-        stories.MessageStory(
+    said = Publication(at_ms, publisher, "site/1/a", count, "p", 1, 50)
+    return run(
+        Story(
+            kind=Kind.MESSAGES,
             seed=1,
             topology="hubs",
-            plan=MessagePlan(
-                world, brokers, (client,), ports=ports, return_after_ms=return_after_ms
+            plan=WorldPlan(
+                ids,
+                tuple(links),
+                shortest=frozenset(ids[2:]),
+                start_ms_max=200,
+                reconnect_ms_max=500,
+                roaming=PLACES,
+                brokers=brokers,
+                subscribers=(client,),
+                ports=ports,
+                return_after_ms=return_after_ms,
             ),
             faults=faults,
-            mishaps=(),
-            changes=(),
             publications=(said,),
             settle_ms=9_000,
             heal_ms=30_000,

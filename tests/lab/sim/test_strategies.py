@@ -1,6 +1,6 @@
 """Both routings, and a federation on its way from one to the other, through the same stories.
 
-Mesh alone is in test_campaign.py and messages/test_message_campaign.py.
+Campaigns are in test_campaigns.py.
 """
 
 import pytest
@@ -9,40 +9,18 @@ from federator.protocol.custody.origin import Origin
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.parameters import Strategy
 from federator.protocol.routing.topic_routing import TopicRouting
-from lab.sim import scenario
-from lab.sim.campaign import run_scenario
-from lab.sim.messages import story as stories
-from lab.sim.messages.campaign import run_story
+from lab.sim.campaign import draw, run
 from lab.sim.plan import MIXED
-from tests.effort import seeds
-from tests.lab.sim.violations import assert_caught, violations
+from lab.sim.story import Kind
+from tests.lab.sim.violations import assert_caught
 
-SEEDS = seeds(60)
 MUTANT_SEEDS_MAX = 200
 
 STRAIGHT = Strategy.SHORTEST_PATH.value
 
 
-def nodes_of(seed):
-    return 2 + seed % 12
-
-
-@pytest.mark.parametrize("strategy", [STRAIGHT, MIXED])
-def test_every_invariant_holds_and_every_federation_heals(strategy):
-    drawn = (scenario.draw(s, nodes=nodes_of(s), strategy=strategy) for s in range(SEEDS))
-
-    assert not violations(map(run_scenario, drawn), f"--strategy {strategy}", nodes=True)
-
-
-@pytest.mark.parametrize("strategy", [STRAIGHT, MIXED])
-def test_everybody_gets_what_was_promised(strategy):
-    drawn = (stories.draw(seed, strategy=strategy) for seed in range(SEEDS))
-
-    assert not violations(map(run_story, drawn), f"--strategy {strategy} --messages")
-
-
 def test_mixed_has_brokers_of_both_kinds():
-    plans = [scenario.draw(seed, nodes=8, strategy=MIXED).plan for seed in range(20)]
+    plans = [draw(Kind.ROUTES, seed, nodes=8, strategy=MIXED).plan for seed in range(20)]
 
     assert any(0 < len(plan.shortest) < 8 for plan in plans)
     assert {id for plan in plans for id in plan.shortest} == set(range(8))
@@ -107,8 +85,8 @@ def test_mutant_is_caught(monkeypatch, mutate, invariants):
     mutate(monkeypatch)
 
     seeds = range(MUTANT_SEEDS_MAX)
-    drawn = (scenario.draw(seed, nodes=6 + seed % 8, strategy=STRAIGHT) for seed in seeds)
-    assert_caught(map(run_scenario, drawn), invariants)
+    drawn = (draw(Kind.ROUTES, seed, nodes=6 + seed % 8, strategy=STRAIGHT) for seed in seeds)
+    assert_caught(map(run, drawn), invariants)
 
 
 def test_tails_that_go_down_meshes_only_are_caught(monkeypatch):
@@ -122,5 +100,5 @@ def test_tails_that_go_down_meshes_only_are_caught(monkeypatch):
 
     monkeypatch.setattr(Origin, "send_tails", send_tails)
 
-    drawn = (stories.draw(seed, strategy=STRAIGHT) for seed in range(MUTANT_SEEDS_MAX))
-    assert_caught(map(run_story, drawn), {"owed", "arrives_in_the_calm"})
+    drawn = (draw(Kind.MESSAGES, seed, strategy=STRAIGHT) for seed in range(MUTANT_SEEDS_MAX))
+    assert_caught(map(run, drawn), {"owed", "arrives_in_the_calm"})

@@ -6,18 +6,18 @@ from federator.protocol.forwarding.explanation import explain
 from federator.protocol.messages.control import CoreAnn
 from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId, Cost
+from lab.sim.parts import Part
 from lab.sim.plan import LinkPlan, WorldPlan
 from lab.sim.topologies import grid
-from lab.sim.watcher import Watcher
 from lab.sim.world import World
 
 DELAY_MS = 5
 
 
-class SendCounter(Watcher):
+class SendCounter(Part):
     """Counts control publications, and copies of each announcement."""
 
-    def __init__(self):
+    def __init__(self, world):
         self.by_kind = Counter()
         self.by_announcement = Counter()
 
@@ -33,7 +33,7 @@ def calm_world(
     filters,
     *,
     first_id=0,
-    watcher=None,
+    watch=None,
     delay_ms=DELAY_MS,
     delays_ms=None,
     shortest=(),
@@ -42,7 +42,7 @@ def calm_world(
 ):
     """Brokers linked in ``pairs``; those in ``shortest`` route over shortest paths.
 
-    ``delays_ms`` and ``costs`` are by pair, for pairs that differ.
+    ``delays_ms`` and ``costs`` are by pair, for pairs that differ; ``watch`` makes a part.
     """
     links = tuple(
         LinkPlan(
@@ -59,7 +59,7 @@ def calm_world(
     plan = WorldPlan(
         ids, links, wanted, parameters=Parameters(**others), shortest=frozenset(shortest)
     )
-    return World(plan, seed=0, watcher=watcher)
+    return World(plan, seed=0, parts=(watch,) if watch else ())
 
 
 def calm_grid(side, filters, **options):

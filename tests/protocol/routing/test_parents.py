@@ -107,11 +107,10 @@ def graphs(draw):
 @settings(max_examples=60, deadline=None)
 @given(graphs(), st.integers(1, 4), st.sampled_from([0, 50, 100, 1_000]))
 def test_every_member_has_as_many_parents_as_the_graph_allows(costs, redundancy, percent):
-    watcher = Invariants()
     options = {"redundancy": redundancy, "parent_slack_percent": percent}
     everybody = {node: {"f"} for edge in costs for node in edge}
-    world = calm_world(costs, everybody, watcher=watcher, delay_ms=1, costs=costs, **options)
-    watcher.attach(world)
+    world = calm_world(costs, everybody, watch=Invariants, delay_ms=1, costs=costs, **options)
+
     world.run_until(Parameters().core_ann_interval_ms + 2_000)
 
     graph = nx.Graph()

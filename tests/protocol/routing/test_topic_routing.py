@@ -141,9 +141,8 @@ def federations(draw):
 @given(federations())
 def test_each_destination_gets_one_copy_over_a_shortest_path_on_any_graph(federation):
     costs, filters, straight, size = federation
-    watcher = Invariants()
-    world = calm_world(costs, filters, watcher=watcher, delay_ms=1, shortest=straight, costs=costs)
-    watcher.attach(world)
+    world = calm_world(costs, filters, watch=Invariants, delay_ms=1, shortest=straight, costs=costs)
+    watcher = world.part(Invariants)
     world.run_until(3_000)
     assert not list(complaints(world, shortest=True))
     if len(straight) == size:
@@ -154,6 +153,6 @@ def test_each_destination_gets_one_copy_over_a_shortest_path_on_any_graph(federa
 
     interested = {id for id, wants in filters.items() if wants}
     for number in numbers:
-        assert world.delivered[number] == dict.fromkeys(interested - {world.origins[number]}, 1), (
-            "each once, and nobody else"
-        )
+        assert world.delivered[number] == dict.fromkeys(
+            interested - {world.published[number].broker}, 1
+        ), "each once, and nobody else"

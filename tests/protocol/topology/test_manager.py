@@ -1,5 +1,7 @@
 """Whom an agent links with, whom it lets in, and what it does not believe."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,9 +16,10 @@ from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Parameters
 from federator.protocol.topology.graph import parts_of
 from federator.protocol.topology.parameters import TopologyParameters
-from lab.sim.joining.campaign import run_joining
-from lab.sim.joining.story import JoiningStory, Split, Start
-from lab.sim.joining.world import JoiningWorld
+from lab.sim.campaign import run
+from lab.sim.joining.part import Joining, plan_of
+from lab.sim.story import Blow, Kind, Story
+from lab.sim.world import World
 
 ONE, TWO = 1, 2
 
@@ -198,34 +201,37 @@ def test_places_travel():
 
 
 def test_two_halves_find_each_other_without_a_seed():
-    story = JoiningStory(
+    story = Story(
+        kind=Kind.JOINING,
         seed=7,
-        nodes=12,
-        parameters=TopologyParameters(),
+        topology="joining",
+        plan=replace(plan_of(range(12), 7), arranging=TopologyParameters()),
         acts=(
-            tuple(Start(1_000 * id, id, (0,) if id else ()) for id in range(12)),
-            (Split(0, frozenset({0, 3, 5, 8, 9})), Split(90_000, frozenset())),
+            tuple(Blow(1_000 * id, id, (0,) if id else ()) for id in range(12)),
+            (Blow(0, apart=frozenset({0, 3, 5, 8, 9})), Blow(90_000)),
         ),
     )
 
-    result = run_joining(story)
+    result = run(story)
 
     assert result.violation is None, result.violation
 
 
 def test_who_restarts_without_its_seed_comes_back():
-    world = JoiningWorld(3, TopologyParameters())
+    plan = replace(plan_of(range(6), 3), arranging=TopologyParameters())
+    world = World(plan, seed=3, parts=(Joining,))
+    joining = world.part(Joining)
     for id in range(6):
-        world.start(id, [0] if id else [])
+        joining.start(id, [0] if id else [])
     world.run_until(60_000)
-    world.kill(0)
-    world.kill(4)
+    joining.kill(0)
+    joining.kill(4)
     world.run_until(90_000)
 
-    world.start(4, [])
+    joining.start(4, [])
     world.run_until(150_000)
 
-    assert parts_of(world.graph()) == [{1, 2, 3, 4, 5}]
+    assert parts_of(joining.graph()) == [{1, 2, 3, 4, 5}]
 
 
 def test_what_a_core_signed_is_passed_on_together_while_a_newer_number_is_held():

@@ -1,5 +1,7 @@
 """A signed federation under attack keeps what it promised, and believes no stranger."""
 
+from functools import partial
+
 import pytest
 
 from federator.protocol.custody.proofs import FrameJudge
@@ -8,37 +10,11 @@ from federator.protocol.effects import HangUp
 from federator.protocol.links.links import Links
 from federator.protocol.trust.peers import Peer
 from federator.protocol.trust.proofs import ProofJudge
-from lab.sim.attack.campaign import run_attack
-from lab.sim.attack.story import MoveKind, draw
-from tests.effort import seeds
-from tests.lab.sim.violations import violations
+from lab.sim import campaign
+from lab.sim.campaign import run
+from lab.sim.story import Kind
 
-SEEDS = seeds(24)
-
-
-@pytest.fixture(scope="module")
-def results():
-    return [run_attack(draw(seed)) for seed in range(SEEDS)]
-
-
-def test_nothing_promised_is_lost_and_nobody_is_believed(results):
-    violated = violations(results, "--attack")
-
-    assert not violated, "\n".join(violated)
-
-
-def test_an_attack_can_be_told_again():
-    first, again = run_attack(draw(5)), run_attack(draw(5))
-
-    assert first == again
-
-
-def test_every_move_is_made_and_what_strangers_say_is_refused(results):
-    fired = {name for r in results for name in r.fired}
-
-    wanted = {f"move {kind}" for kind in MoveKind}
-    wanted |= {f"refused {kind}" for kind in ("hello", "ctl", "core_ann", "mesh_memb_ann", "data")}
-    assert wanted <= fired
+draw = partial(campaign.draw, Kind.ATTACK)
 
 
 def takes_seals_twice(monkeypatch):
@@ -88,4 +64,4 @@ def hangs_up_at_once(monkeypatch):
 def test_planted_mistake_is_found(mistake, monkeypatch):
     mistake(monkeypatch)
 
-    assert any(run_attack(draw(seed)).violation is not None for seed in range(200))
+    assert any(run(draw(seed)).violation is not None for seed in range(200))

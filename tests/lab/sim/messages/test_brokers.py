@@ -4,10 +4,11 @@ import pytest
 
 from federator.protocol.types import BrokerId
 from lab.sim.agenda import Agenda
-from lab.sim.messages.brokers import BrokerPlan, MessageBroker
+from lab.sim.messages.brokers import MessageBroker
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message
-from lab.sim.watcher import InvariantError
+from lab.sim.parts import InvariantError
+from lab.sim.plan import BrokerPlan
 
 HERE, THERE = BrokerId(1), BrokerId(2)
 TOPIC = "a/b"
@@ -28,7 +29,7 @@ class Edge:
 
     def __init__(self, *, qos: int = 1, **plan) -> None:
         self.agenda = Agenda()
-        self.ledger = Book({"c": HERE}, life_of=lambda _: 1)
+        self.ledger = Book({"c": HERE}, life_of=lambda _: 1, published=[])
         self.broker = MessageBroker(HERE, BrokerPlan(**plan), self.agenda, self.ledger)
         self.got: list[tuple[int, Message]] = []
         self.connect()

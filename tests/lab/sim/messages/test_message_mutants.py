@@ -3,6 +3,8 @@
 A mutant is the code that the daemon runs, with one line's worth of mistake.
 """
 
+from functools import partial
+
 import pytest
 
 from federator.protocol.custody.owed import Owed
@@ -11,11 +13,13 @@ from federator.protocol.data_plane import DataPlane
 from federator.protocol.discovery.reconciliation import Reconciliation
 from federator.protocol.intake import Intake
 from federator.protocol.types import Epoch
-from lab.sim import world
+from lab.sim import campaign, world
+from lab.sim.campaign import run
 from lab.sim.disks import CustodyDisk, FrameLog
-from lab.sim.messages.campaign import run_story
-from lab.sim.messages.story import draw
+from lab.sim.story import Kind
 from tests.lab.sim.violations import assert_caught
+
+draw = partial(campaign.draw, Kind.MESSAGES)
 
 SEEDS_MAX = 1_000
 
@@ -119,4 +123,4 @@ def test_mutant_is_caught(monkeypatch, mutate, first, invariants):
     """``first``: where to begin, for the sake of time; it is found from 0 on, too."""
     mutate(monkeypatch)
 
-    assert_caught(map(run_story, map(draw, range(first, first + SEEDS_MAX))), invariants)
+    assert_caught(map(run, map(draw, range(first, first + SEEDS_MAX))), invariants)

@@ -7,62 +7,73 @@ from click.testing import CliRunner
 
 from federator.errors import DecodeError
 from lab.cli.sim import VIOLATED, command
-from lab.sim.messages import story as stories
-from lab.sim.messages.campaign import run_story
+from lab.sim.campaign import draw, run
 from lab.sim.shrink import shrink
+from lab.sim.story import PARTS, Kind, decode, encode
 from tests.lab.sim.messages.test_message_mutants import acknowledges_early, owes_nothing
 
 
 def failing(mutate, monkeypatch):
     mutate(monkeypatch)
     for seed in range(50):
-        story = stories.draw(seed)
-        result = run_story(story)
+        story = draw(Kind.MESSAGES, seed)
+        result = run(story)
         if result.violation is not None and story.faults:
             return story, result
     raise AssertionError("no seed of fifty fails")
 
 
 def size(story):
-    return sum(len(getattr(story, part)) for part in stories.PARTS)
+    return sum(len(getattr(story, part)) for part in PARTS)
 
 
 @pytest.mark.full
 def test_the_shortest_story_fails_alike_and_nothing_can_be_left_out(monkeypatch):
     story, result = failing(owes_nothing, monkeypatch)
 
-    shortest = shrink(run_story, story, result, parts=stories.PARTS, simpler=stories.simpler)
+    shortest = shrink(run, story, result)
 
     assert size(shortest.story) < size(story)
     assert shortest.result.violation.invariant == result.violation.invariant
-    for part in stories.PARTS:
+    for part in PARTS:
         items = getattr(shortest.story, part)
         for at in range(len(items)):
             shorter = replace(shortest.story, **{part: items[:at] + items[at + 1 :]})
-            found = run_story(shorter).violation
+            found = run(shorter).violation
             assert found is None or found.invariant != result.violation.invariant
 
 
 def test_shrinking_ends_at_its_bound(monkeypatch):
     story, result = failing(acknowledges_early, monkeypatch)
 
-    shortest = shrink(run_story, story, result, parts=stories.PARTS, runs_max=5)
+    shortest = shrink(run, story, result, runs_max=5)
 
     assert shortest.runs <= 5
     assert shortest.result.violation is not None
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_story_survives_its_file(seed):
-    story = stories.draw(seed)
+KINDS = (
+    (Kind.ROUTES, {"nodes": 6, "steered": True, "edges": True}),
+    (Kind.MESSAGES, {}),
+    (Kind.MESSAGES, {"hubs": True}),
+    (Kind.MESSAGES, {"areas": True}),
+    (Kind.FAILOVER, {}),
+    (Kind.JOINING, {}),
+    (Kind.ATTACK, {}),
+)
 
-    assert stories.decode(stories.encode(story)) == story
+
+@pytest.mark.parametrize(("kind", "manner"), KINDS)
+def test_a_story_survives_its_file(kind, manner):
+    for seed in range(5):
+        story = draw(kind, seed, **manner)
+        assert decode(encode(story)) == story
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"seed": "one"}'])
 def test_what_is_no_story_is_refused(content):
     with pytest.raises(DecodeError, match="story: "):
-        stories.decode(content)
+        decode(content)
 
 
 def test_a_violation_prints_the_shortest_story_and_the_command_that_tells_it_again(

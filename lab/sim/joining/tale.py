@@ -11,10 +11,10 @@ from functools import partial
 
 from federator.protocol.topology.graph import parts_of, strength_of, without
 from federator.protocol.types import BrokerId
-from lab.sim.campaign import SeedResult, stand, told
-from lab.sim.convergence import demand
-from lab.sim.joining.story import Death, JoiningStory, Split, Start
-from lab.sim.joining.world import JoiningWorld
+from lab.sim.joining.part import Joining
+from lab.sim.story import Story
+from lab.sim.tale import Tale, demand, stand
+from lab.sim.world import World
 
 SETTLED_MS = 150_000  # what settling may take, whatever befell the federation
 
@@ -27,46 +27,43 @@ CHANGES_MIN, CHANGES_PER_BROKER_MAX = 8, 0.33
 CHECK_EVERY_MS = 2_000
 
 
-def run_joining(story: JoiningStory) -> SeedResult:
-    """Run one seed to its end or to the first violation."""
-    world = JoiningWorld(story.seed, story.parameters)
-    nothing = SeedResult(story.seed, "joining", story.nodes, None, SETTLED_MS)
-    return told(nothing, world, _play(world, story))
+def tale_of(story: Story) -> Tale:
+    world = World(story.plan, seed=story.seed, parts=(Joining,))
+    return Tale(world, SETTLED_MS, _acts(world.part(Joining), story))
 
 
-def _play(world: JoiningWorld, story: JoiningStory) -> Iterator[int]:
+def _acts(joining: Joining, story: Story) -> Iterator[int]:
     """One act after the other; the longest that settling took."""
-    slowest_ms = 0
+    world, slowest_ms = joining.world, 0
     for act in story.acts:
         began_ms = world.now_ms
         for blow in act:
             world.run_until(began_ms + blow.at_ms)
-            match blow:
-                case Start(_, broker, seeds):
-                    world.start(broker, seeds)
-                case Death(_, broker):
-                    _kill(world, broker)
-                case Split(_, apart):
-                    world.split(apart)
-        slowest_ms = max(slowest_ms, _settle(world, story))
+            if blow.start is not None:
+                joining.start(blow.start, blow.seeds)
+            elif blow.death is not None:
+                _kill(joining, blow.death)
+            else:
+                joining.split(blow.apart)
+        slowest_ms = max(slowest_ms, _settle(joining))
     yield slowest_ms
 
 
-def _kill(world: JoiningWorld, broker: BrokerId) -> None:
+def _kill(joining: Joining, broker: BrokerId) -> None:
     """Who dies in a settled federation cuts off nobody, not for a moment."""
-    left = parts_of(without(world.graph(), {broker}))
-    world.kill(broker)
+    left = parts_of(without(joining.graph(), {broker}))
+    joining.kill(broker)
     if len(left) > 1:
         demand("survives_a_death", [f"without {broker} there are {len(left)} parts"])
 
 
-def _settle(world: JoiningWorld, story: JoiningStory) -> int:
+def _settle(joining: Joining) -> int:
     """Run until all is well, and stays so; how long it took to become so."""
-    began_ms = world.now_ms
+    world, began_ms = joining.world, joining.world.now_ms
     world.run_until(began_ms + CHECK_EVERY_MS)
     well_ms = stand(
         world,
-        {"settles": partial(complaints, world, story)},
+        {"settles": partial(complaints, joining)},
         until_ms=world.now_ms + SETTLED_MS,
         every_ms=CHECK_EVERY_MS,
         calm_ms=CALM_MS - CHECK_EVERY_MS,
@@ -74,10 +71,9 @@ def _settle(world: JoiningWorld, story: JoiningStory) -> int:
     return well_ms - CHECK_EVERY_MS - began_ms
 
 
-def complaints(world: JoiningWorld, story: JoiningStory) -> Iterator[str]:
-    """What is not as promised."""
-    strength = strength_of(world.graph())
-    brokers, wanted = strength.brokers, story.parameters.neighbours
+def complaints(joining: Joining) -> Iterator[str]:
+    strength = strength_of(joining.graph())
+    brokers, wanted = strength.brokers, joining.neighbours
     if len(strength.parts) != 1:
         yield f"{len(strength.parts)} parts of {brokers} brokers"
         return
@@ -88,7 +84,7 @@ def complaints(world: JoiningWorld, story: JoiningStory) -> Iterator[str]:
         yield f"somebody has {strength.degree_min} links, {least} wanted"
     if strength.degree_max > wanted + 1:
         yield f"somebody has {strength.degree_max} links, at most {wanted + 1} wanted"
-    changes = sum(at_ms > world.now_ms - LATELY_MS for at_ms in world.changes[-10_000:])
+    changes = sum(at_ms > joining.world.now_ms - LATELY_MS for at_ms in joining.changes[-10_000:])
     if changes > max(CHANGES_MIN, CHANGES_PER_BROKER_MAX * brokers):
         yield f"{changes} changes of links in {LATELY_MS} ms"
     most = max(1.0, 2 * math.log2(brokers))

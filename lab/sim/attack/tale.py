@@ -33,16 +33,16 @@ from federator.protocol.messages import codec, control
 from federator.protocol.trust.guard import CONTROL, DATA, overheard
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch
 from lab.sim.attack.signed import Keyring, SealedSpeech
-from lab.sim.attack.story import AttackStory, Move, MoveKind
-from lab.sim.campaign import SeedResult
 from lab.sim.data import HOP_LIMIT, packet_of
 from lab.sim.invariants import Invariants
-from lab.sim.messages.campaign import tell
 from lab.sim.messages.ledger import INVENTED, INVENTED_UNDER_CUSTODY
-from lab.sim.messages.world import MessageWorld
+from lab.sim.messages.real_clients import RealClients
+from lab.sim.messages.tale import tale_with
 from lab.sim.network import Agent
-from lab.sim.scenario import FILTERS, TOPICS
-from lab.sim.watcher import Watcher
+from lab.sim.routes.draw import FILTERS, TOPICS
+from lab.sim.story import Move, MoveKind, Story
+from lab.sim.tale import Tale
+from lab.sim.world import World
 
 BURST = 200
 HEARD_MAX = 5_000
@@ -51,33 +51,30 @@ ABSURD = (0, 1, 2**31, 2**53, 2**62, 2**63 - 1)
 CHANNELS = ("hello", "ctl", "core_ann", "mesh_memb_ann", "data")
 
 
-def run_attack(story: AttackStory) -> SeedResult:
-    """Run one seed to its end or to the first violation."""
-    beneath, plan = story.beneath, story.beneath.plan
-    invariants = Invariants()
-    watcher = invariants if story.member is None else Watcher()
-    speech = partial(SealedSpeech, seed=beneath.seed, ids=plan.world.ids, proven=story.proven)
-    world = MessageWorld(plan, seed=beneath.seed, watcher=watcher, speech=speech)
-    invariants.attach(world)
-    world.ledger.lied_to = story.member is not None
-    world.ledger.proven = story.proven
+def tale_of(story: Story) -> Tale:
+    plan, strangers = story.plan, story.member is None
+    speech = partial(SealedSpeech, seed=story.seed, ids=plan.ids, proven=story.proven)
+    parts = (Invariants, RealClients) if strangers else (RealClients,)
+    world = World(plan, seed=story.seed, speech=speech, parts=parts)
+    clients = world.part(RealClients)
+    clients.ledger.lied_to = not strangers
+    clients.ledger.proven = story.proven
     assert isinstance(world.speech, SealedSpeech)
     attacker = Attacker(world, story, world.speech.keyrings)
     for move in story.moves:
         world.agenda.at(move.at_ms, attacker.move, move)
 
     def stood() -> None:
-        invariants.links_stay = story.calm
+        if strangers:
+            world.part(Invariants).links_stay = story.calm
 
-    return tell(world, beneath, stood=stood)
+    return tale_with(clients, story, stood=stood)
 
 
 class Attacker:
     """Makes the moves of a story in ``world``, where strangers stand beside every broker."""
 
-    def __init__(
-        self, world: MessageWorld, story: AttackStory, keyrings: Mapping[BrokerId, Keyring]
-    ) -> None:
+    def __init__(self, world: World, story: Story, keyrings: Mapping[BrokerId, Keyring]) -> None:
         self._world = world
         self._keyrings = keyrings
         self._member = story.member
@@ -94,7 +91,6 @@ class Attacker:
         self._publish(id, kind, payload)
 
     def _publish(self, id: BrokerId, kind: str, payload: bytes) -> None:
-        """What a stranger publishes arrives like anything else."""
         if self._world.brokers[id].running:
             self._world.arrive(id, kind, payload)
 
@@ -154,7 +150,6 @@ class Attacker:
     # --- with a key ---
 
     def _as_member(self, move: Move, rng: random.Random) -> bool:
-        """Say it to every neighbour, sealed."""
         assert self._member is not None, "a member's move"
         agent = self._world.agents.get(self._member)
         if agent is None or agent.pauses:
@@ -269,14 +264,13 @@ def _changed(frame: Frame, sender: BrokerId, rng: random.Random, *, proven: bool
     return Frame(**fields)
 
 
-def _epoch(world: MessageWorld, id: BrokerId, rng: random.Random) -> Epoch:
-    """An agent's epoch, or a later one, or an absurd one."""
+def _epoch(world: World, id: BrokerId, rng: random.Random) -> Epoch:
     now = world.disks[id].epoch
     return Epoch(rng.choice((now, now + 1, now + 1_000_000, *ABSURD)))
 
 
 def _lies(
-    kind: MoveKind, world: MessageWorld, sender: BrokerId, rng: random.Random
+    kind: MoveKind, world: World, sender: BrokerId, rng: random.Random
 ) -> list[control.Message]:
     solicit, announcement, want, page, *asked = _words(world, sender, rng)
     match kind:
@@ -292,7 +286,7 @@ def _lies(
             return asked
 
 
-def _words(world: MessageWorld, sender: BrokerId, rng: random.Random) -> list[control.Message]:
+def _words(world: World, sender: BrokerId, rng: random.Random) -> list[control.Message]:
     """One lie of each kind that ``sender`` could say about somebody else."""
     about = rng.choice([id for id in world.plan.ids if id != sender])
     epoch, number = _epoch(world, about, rng), rng.choice(ABSURD)

@@ -1,20 +1,22 @@
-"""One seed's story of deaths, returns, splits and drains.
+"""Draws one seed's story of deaths, returns, splits and drains.
 
-Fewer kinds of faults than in ``lab.sim.scenario``, and longer ones: what they test is not whether
+Fewer kinds of faults than in ``lab.sim.routes``, and longer ones: what they test is not whether
 announcements arrive, but who decides, and for how long a decision stands. The controller's own
 broker is the favourite victim, and comes back.
 """
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.messages.session_records import FlowRow
 from federator.protocol.types import BrokerId, Millis
-from lab.sim import scenario, topologies
-from lab.sim.faults import Fault, FaultKind, draw_split
+from lab.sim.faults import draw_split, in_time
+from lab.sim.manner import Manner
 from lab.sim.plan import Link, WorldPlan
+from lab.sim.routes import draw as routes
+from lab.sim.story import DrainOrder, Fault, FaultKind, Kind, Story
 
 NODES_MAX = 12
 SETTLE_MS = 5_000
@@ -35,51 +37,23 @@ _KINDS = {
 _OF_LINKS = {FaultKind.SPLIT, FaultKind.CUT, FaultKind.LINK_RESET}
 
 
-@dataclass(frozen=True, slots=True)
-class DrainOrder:
-    """At ``at_ms`` an operator tells the agent of ``at`` to drain ``broker``, or to end that."""
-
-    at_ms: int
-    at: BrokerId
-    broker: BrokerId
-    drain: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FailoverStory:
-    """What a seed means."""
-
-    seed: int
-    topology: str
-    plan: WorldPlan
-    faults: tuple[Fault, ...]
-    drains: tuple[DrainOrder, ...]
-    clients: tuple[tuple[str, BrokerId, FlowRow], ...]
-    heal_ms: int
-
-
-def draw(
-    seed: int,
-    *,
-    nodes: int | None = None,
-    topology: str = topologies.ANY,
-    faulty: bool = True,
-    strategy: str = "mesh",
-) -> FailoverStory:
+def draw(seed: int, how: Manner) -> Story:
+    """The story of ``seed``, with so many brokers, or few."""
     rng = random.Random(f"failover {seed}")
-    nodes = nodes or rng.randint(2, NODES_MAX)
-    base = scenario.draw(seed, nodes=nodes, topology=topology, faulty=False, strategy=strategy)
+    nodes = how.nodes or rng.randint(2, NODES_MAX)
+    base = routes.draw(seed, replace(how, nodes=nodes, faulty=False))
     plan = replace(base.plan, failover=_parameters(base.plan), filters={}, start_ms_max=2_000)
     heal_ms = SETTLE_MS + rng.randint(*FAULTY_MS)
     links = [(link.a, link.b) for link in plan.links]
-    faults = _draw_faults(rng, plan, links, heal_ms) if faulty else ()
-    return FailoverStory(
+    faults = _draw_faults(rng, plan, links, heal_ms) if how.faulty else ()
+    return Story(
+        kind=Kind.FAILOVER,
         seed=seed,
         topology=base.topology,
         plan=plan,
         faults=faults,
         drains=_draw_drains(rng, plan, heal_ms),
-        clients=_draw_clients(rng, plan),
+        followers=_draw_clients(rng, plan),
         heal_ms=heal_ms,
     )
 
@@ -111,7 +85,7 @@ def _draw_faults(
             deaths_left -= kind is FaultKind.DEATH
             victim = ids[0] if rng.random() < 0.4 else rng.choice(ids)
             faults.append(Fault(kind, at_ms, until_ms, node=victim))
-    return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+    return in_time(faults)
 
 
 def _draw_drains(rng: random.Random, plan: WorldPlan, end_ms: int) -> tuple[DrainOrder, ...]:

@@ -12,17 +12,16 @@ from itertools import combinations
 from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
-from lab.sim.campaign import SeedResult, stand, told
-from lab.sim.convergence import demand
 from lab.sim.failover.clients import Client, Clients, takeover_in
-from lab.sim.failover.story import FailoverStory
-from lab.sim.failover.world import FailoverWorld
-from lab.sim.faults import Fault, schedule
+from lab.sim.failover.part import Failover
+from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.network import Agent
+from lab.sim.parts import InvariantError
 from lab.sim.plan import WorldPlan
+from lab.sim.story import Fault, Story
+from lab.sim.tale import Tale, demand, stand
 from lab.sim.topologies import connected_parts
-from lab.sim.watcher import InvariantError
 from lab.sim.world import World
 
 CHECK_EVERY_MS = 500
@@ -58,8 +57,8 @@ def _parts_now(world: World) -> dict[BrokerId, int]:
 class FailoverInvariants(Invariants):
     """Every check of one run, those of announcements included."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
         # By agent, its life and a broker: the substitute that its guide names, and since when (ms).
         self._named: dict[tuple[BrokerId, int, BrokerId], tuple[BrokerId, int]] = {}
         self._disturbed_ms: dict[BrokerId, int] = {}
@@ -128,10 +127,11 @@ class FailoverInvariants(Invariants):
         self._named[key] = (substitute, now_ms)
 
 
-def terms_reused(world: FailoverWorld, invariants: FailoverInvariants) -> Iterator[str]:
+def terms_reused(failover: Failover, invariants: FailoverInvariants) -> Iterator[str]:
     """The controller at last has a newer term than anybody else whom those in reach followed."""
+    world = failover.world
     for id, agent in sorted(world.agents.items()):
-        guide = world.guides[id]
+        guide = failover.guides[id]
         if guide is None or not world.brokers[id].running:
             continue
         for controller, term in sorted(invariants.terms[id, agent.life].items()):
@@ -139,13 +139,14 @@ def terms_reused(world: FailoverWorld, invariants: FailoverInvariants) -> Iterat
                 yield f"{id} had {controller} in {term}, then {guide.controller} in {guide.epoch}"
 
 
-def complaints(world: FailoverWorld) -> Iterator[str]:
+def complaints(failover: Failover) -> Iterator[str]:
     """Everything that is not as it must become; empty when the federation agrees."""
+    world = failover.world
     for part in convergence.parts_of(world):
         agents = {id: world.agents[id] for id in sorted(part.ids)}
         yield from _controllers_wrong(world, agents)
-        yield from _guides_wrong(world, agents)
-        yield from _tables_wrong(world, agents)
+        yield from _guides_wrong(failover, agents)
+        yield from _tables_wrong(failover, agents)
 
 
 def _controllers_wrong(world: World, agents: dict[BrokerId, Agent]) -> Iterator[str]:
@@ -158,10 +159,10 @@ def _controllers_wrong(world: World, agents: dict[BrokerId, Agent]) -> Iterator[
             yield f"{id} {'is' if failover.is_controller else 'is not'} the controller"
 
 
-def _guides_wrong(world: FailoverWorld, agents: dict[BrokerId, Agent]) -> Iterator[str]:
-    guides = {id: world.guides[id] for id in agents}
+def _guides_wrong(failover: Failover, agents: dict[BrokerId, Agent]) -> Iterator[str]:
+    guides, disks = {id: failover.guides[id] for id in agents}, failover.world.disks
     first = guides[min(guides)]
-    fit = {id for id in agents if not world.disks[id].draining}
+    fit = {id for id in agents if not disks[id].draining}
     for id, guide in guides.items():
         if guide is None or first is None:
             yield f"{id} has no guide"
@@ -176,7 +177,7 @@ def _guides_wrong(world: FailoverWorld, agents: dict[BrokerId, Agent]) -> Iterat
         for entry in guide.brokers:
             wanted = "gone"
             if entry.id in agents:
-                wanted = "draining" if world.disks[entry.id].draining else "up"
+                wanted = "draining" if disks[entry.id].draining else "up"
             if entry.state != wanted:
                 yield f"{id} says that {entry.id} is {entry.state}, not {wanted}"
             if wanted != "up":
@@ -192,40 +193,39 @@ def _guides_wrong(world: FailoverWorld, agents: dict[BrokerId, Agent]) -> Iterat
             yield f"{id} has substitutes {taken}, fit are {sorted(fit)}"
 
 
-def _tables_wrong(world: FailoverWorld, agents: dict[BrokerId, Agent]) -> Iterator[str]:
+def _tables_wrong(failover: Failover, agents: dict[BrokerId, Agent]) -> Iterator[str]:
     for id, agent in agents.items():
         for other in agents:
             rows = set(agent.node.failover.table.rows(other))
-            if rows != world.rows[other]:
-                yield f"{id} has rows {rows} of {other}, not {world.rows[other]}"
+            if rows != failover.rows[other]:
+                yield f"{id} has rows {rows} of {other}, not {failover.rows[other]}"
 
 
-def run_failover(story: FailoverStory) -> SeedResult:
-    """Run one seed to its end or to the first violation."""
-    invariants = FailoverInvariants()
-    world = FailoverWorld(story.plan, seed=story.seed, watcher=invariants)
-    invariants.attach(world)
+def tale_of(story: Story) -> Tale:
+    world = World(story.plan, seed=story.seed, parts=(FailoverInvariants, Failover))
+    invariants, failover = world.part(FailoverInvariants), world.part(Failover)
     limit_ms = bound_ms(story.plan)
-
-    def acts() -> Iterator[int]:
-        clients = Clients(world, [Client(*drawn) for drawn in story.clients])
-        clients.run(story.heal_ms + limit_ms + AFTERWARDS_MS)
-        _play(world, invariants, story)
-        yield _agree_for_good(world, clients, story.heal_ms, limit_ms)
-        demand("terms_grow", terms_reused(world, invariants))
-
-    nothing = SeedResult(story.seed, story.topology, len(story.plan.ids), None, limit_ms)
-    return told(nothing, world, acts())
+    return Tale(world, limit_ms, _acts(failover, invariants, story, limit_ms))
 
 
-def _play(world: FailoverWorld, invariants: FailoverInvariants, story: FailoverStory) -> None:
-    """The faulty phase."""
+def _acts(
+    failover: Failover, invariants: FailoverInvariants, story: Story, limit_ms: int
+) -> Iterator[int]:
+    clients = Clients(failover, [Client(*drawn) for drawn in story.followers])
+    clients.run(story.heal_ms + limit_ms + AFTERWARDS_MS)
+    _play(failover, invariants, story)
+    yield _agree_for_good(failover, clients, story.heal_ms, limit_ms)
+    demand("terms_grow", terms_reused(failover, invariants))
+
+
+def _play(failover: Failover, invariants: FailoverInvariants, story: Story) -> None:
+    world = failover.world
     schedule(world, story.faults)
     for fault in story.faults:
         for at_ms in (fault.at_ms, fault.until_ms):
             world.agenda.at(at_ms, _note, invariants, fault)
     for order in story.drains:
-        world.agenda.at(order.at_ms, world.order_drain, order.at, order.broker, order.drain)
+        world.agenda.at(order.at_ms, failover.order_drain, order.at, order.broker, order.drain)
         world.agenda.at(order.at_ms, invariants.disturb, order.broker)
     world.run_until(story.heal_ms)
 
@@ -239,32 +239,33 @@ def _note(invariants: FailoverInvariants, fault: Fault) -> None:
     invariants.world.agenda.at(invariants.world.now_ms, invariants.look_at_parts)
 
 
-def _agree_for_good(world: FailoverWorld, clients: Clients, heal_ms: int, limit_ms: int) -> int:
+def _agree_for_good(failover: Failover, clients: Clients, heal_ms: int, limit_ms: int) -> int:
     """Run until everybody agrees, and nothing changes any more; how long agreeing took.
 
     What looks agreed may still change within the bound, when the last echo of a fault arrives.
     """
-    wrong, until_ms = {"agrees": partial(complaints, world)}, heal_ms + limit_ms
+    world, until_ms = failover.world, heal_ms + limit_ms
+    wrong = {"agrees": partial(complaints, failover)}
     while True:
         agreed_ms = stand(world, wrong, until_ms=until_ms, every_ms=CHECK_EVERY_MS) - heal_ms
         before = _situation(world, clients)
         world.run_until(world.now_ms + AFTERWARDS_MS)
-        if before == _situation(world, clients) and next(complaints(world), None) is None:
+        if before == _situation(world, clients) and next(complaints(failover), None) is None:
             demand("clients_are_served", _unserved(world, clients))
             return agreed_ms
         if world.now_ms >= until_ms + AFTERWARDS_MS:
-            demand("stays_agreed", complaints(world))
+            demand("stays_agreed", complaints(failover))
             after = _situation(world, clients)
             demand("stands_still", [f"{before} became {after}"] if before != after else [])
 
 
-def _situation(world: FailoverWorld, clients: Clients) -> tuple[dict[BrokerId, int], list[int]]:
+def _situation(world: World, clients: Clients) -> tuple[dict[BrokerId, int], list[int]]:
     """Everyone's term, and how often each client was moved."""
     terms = {id: int(agent.node.failover.guide().epoch) for id, agent in world.agents.items()}
     return terms, [len(client.moved_for) for client in clients.all]
 
 
-def _unserved(world: FailoverWorld, clients: Clients) -> list[str]:
+def _unserved(world: World, clients: Clients) -> list[str]:
     """Clients on brokers that are dead, although somebody else lives."""
     alive: set[BrokerId] = {id for id in world.agents if world.brokers[id].running}
     return [

@@ -1,18 +1,16 @@
-"""One seed's story: a federation, its clients, what goes wrong, and when it is over.
-
-Everything is drawn here, before the first event, and kept as data, so that a story can be printed,
-told again, and told with a part left out.
-"""
+"""Draws the story of routes that a seed means."""
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from federator.protocol.parameters import Parameters, Strategy
+from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId, Cost, Millis
 from lab.sim import topologies
-from lab.sim.faults import Fault, FaultKind, draw_faults
-from lab.sim.plan import Link, LinkPlan, WorldPlan, costing_delay, dialled_out, under
-from lab.sim.steering import PlanMoment, draw_collected, draw_plans, with_edges
+from lab.sim.faults import draw_faults
+from lab.sim.manner import Manner
+from lab.sim.plan import Link, LinkPlan, WorldPlan
+from lab.sim.steering import draw_collected, draw_plans, with_edges
+from lab.sim.story import Fault, FaultKind, Kind, PlanMoment, Publication, Resubscription, Story
 
 FILTERS = (
     "a/b", "a/+", "a/#", "+/b", "a/b/c", "a/+/c", "x", "x/#", "+", "s/1/t", "s/2/t", "s/+/t",
@@ -24,79 +22,27 @@ TOPICS = (
 )  # fmt: skip
 """Overlapping on purpose: most topics match several filters."""
 
+NODES = 25
 SETTLE_MS = 1_000  # quiet time before the first fault
 
 FAULTY_MS = 6_000
 LONG_FAULTY_MS = 40_000  # now and then: longer than any keep-alive and any lifetime
 
 
-@dataclass(frozen=True, slots=True)
-class FiltersChange:
-    """From ``at_ms`` the clients of ``node`` subscribe to ``filters``."""
-
-    at_ms: int
-    node: BrokerId
-    filters: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """A client of ``node`` publishes ``count`` times on ``topic``."""
-
-    at_ms: int
-    node: BrokerId
-    topic: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """What a seed means."""
-
-    seed: int
-    topology: str
-    plan: WorldPlan
-    faults: tuple[Fault, ...]
-    changes: tuple[FiltersChange, ...]
-    publications: tuple[Publication, ...]
-    heal_ms: int  # when every fault that ends has ended, and nothing changes any more
-    plans: tuple[PlanMoment, ...] = ()
-    stays: bool = False  # watch the whole bound instead of stopping once converged
-
-
-def draw(
-    seed: int,
-    *,
-    nodes: int,
-    topology: str = topologies.ANY,
-    faulty: bool = True,
-    strategy: str = Strategy.MESH,
-    steered: bool = False,
-    edges: bool = False,
-    by_delay: bool = False,
-    outbound: bool = False,
-) -> Scenario:
-    """The scenario of ``seed``, with ``nodes`` brokers under one of ``STRATEGIES``.
-
-    ``steered``: with plans, which with ``edges`` say what is kept there, too. ``by_delay``: links
-    cost their delay, which changes. ``outbound``: many have one end that dials.
-    """
-    rng = random.Random(f"scenario {seed} {nodes} {topology}")
-    name, raw_links = topologies.draw(topology, nodes, rng)
+def draw(seed: int, how: Manner) -> Story:
+    """The story of ``seed``."""
+    nodes = how.nodes or NODES
+    rng = random.Random(f"scenario {seed} {nodes} {how.topology}")
+    name, raw_links = topologies.draw(how.topology, nodes, rng)
     ids = [BrokerId(id) for id in range(nodes)]
     rng.shuffle(ids)
     links: list[Link] = [(ids[a], ids[b]) for a, b in raw_links]
     long = rng.random() < 0.03
     heal_ms = SETTLE_MS + (LONG_FAULTY_MS if long else FAULTY_MS)
     plan = _draw_plan(rng, ids, links)
-    if by_delay:
-        plan = costing_delay(plan, from_ms=0, until_ms=heal_ms, seed=seed)
-    if outbound:
-        plan = dialled_out(plan, seed=seed)
-    if not faulty:
-        plan = replace(plan, loss=0.0, duplication=0.0)
-        faults: tuple[Fault, ...] = ()
-    else:
+    plan = how.applied_to(plan, seed=seed, from_ms=0, until_ms=heal_ms)
+    faults: tuple[Fault, ...] = ()
+    if how.faulty:
         faults = draw_faults(
             rng,
             ids=sorted(ids),
@@ -105,24 +51,25 @@ def draw(
             start_ms=SETTLE_MS if rng.random() < 0.8 else 0,
             end_ms=heal_ms,
         )
-    if faulty and long:
+    if how.faulty and long:
         sleeper = rng.choice(plan.ids)
         until_ms = heal_ms - rng.randint(0, 10_000)
         faults += (Fault(FaultKind.AGENT_PAUSE, SETTLE_MS, until_ms, node=sleeper),)
     plans: tuple[PlanMoment, ...] = ()
-    if steered:
+    if how.steered:
         dice = random.Random(f"plans {seed}")
         plans = draw_plans(dice, plan, TOPICS, start_ms=SETTLE_MS, end_ms=heal_ms)
-        if edges:
+        if how.edges:
             hubs = dice.sample(sorted(ids), min(2, len(ids)))
             wants = {hub: plan.filters[hub] | draw_collected(dice) for hub in hubs}
             plan = replace(plan, hubs=frozenset(hubs), filters={**plan.filters, **wants})
             plans = with_edges(dice, plans, hubs, pool_of(plan))
-    return Scenario(
+    return Story(
+        kind=Kind.ROUTES,
         seed=seed,
         plans=plans,
         topology=name,
-        plan=under(strategy, plan, seed=seed),
+        plan=plan,
         faults=faults,
         changes=_draw_changes(rng, plan, heal_ms),
         publications=_draw_publications(rng, ids, heal_ms),
@@ -181,14 +128,14 @@ def _draw_filters(rng: random.Random, pool: list[str], density: float) -> frozen
     return frozenset(filter for filter in pool if rng.random() < density)
 
 
-def _draw_changes(rng: random.Random, plan: WorldPlan, end_ms: int) -> tuple[FiltersChange, ...]:
+def _draw_changes(rng: random.Random, plan: WorldPlan, end_ms: int) -> tuple[Resubscription, ...]:
     pool = sorted({filter for filters in plan.filters.values() for filter in filters})
     density = rng.choice((0.0, 0.1, 0.3))
     changes = [
-        FiltersChange(
+        Resubscription(
             at_ms=rng.randint(0, end_ms),
-            node=rng.choice(plan.ids),
-            filters=_draw_filters(rng, pool, density),
+            client=rng.choice(plan.ids),
+            filters=tuple((filter, 0) for filter in sorted(_draw_filters(rng, pool, density))),
         )
         for _ in range(rng.choice((0, 0, 1, 3, 10)))
     ]

@@ -1,0 +1,1 @@
+"""Routes of imagined clients: announcements, meshes, shortest paths."""
