@@ -116,14 +116,6 @@ class Network:
     def announcements(self, core, seq):
         return sum(isinstance(m, CoreAnn) and (m.core, m.seq) == (core, seq) for *_, m in self.sent)
 
-    def parents(self, filter_):
-        found = {}
-        for i, node in self.nodes.items():
-            state = node.meshes.states.get(filter_)
-            if state is not None and (state.local or state.child_cores):
-                found[i] = set(node.meshes.parents_of(state.core))
-        return found
-
     def _perform(self, node, effect):
         match effect:
             case Send(conn, message):
@@ -141,6 +133,17 @@ class Network:
                     self.lost.append((node, filter_))
             case Notice():
                 self.notices.append((self.now_ms, node, effect))
+
+
+def network_with(links, *subscribers, **options):
+    """A network at rest, with clients at these brokers that subscribed to f one after the other."""
+    network = Network(links, **options)
+    network.run(1_000)
+    for subscriber in subscribers:
+        network.subscribe(subscriber, "f")
+        network.run(200)
+    network.run(PARAMETERS.core_ann_interval_ms)
+    return network
 
 
 def grid_links(rows, cols):

@@ -1,8 +1,9 @@
 """Frames as a receiver gets them."""
 
 from federator.protocol.custody.chains import NOBODY, Chained, Placed
-from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame
-from federator.protocol.types import BrokerId, Epoch
+from federator.protocol.forwarding.frames import CUSTODY_FLAG
+from federator.protocol.types import BrokerId
+from tests.protocol.frames import made_frame
 
 
 def placed(
@@ -16,21 +17,9 @@ def placed(
     body: bytes = b"x",
 ) -> Placed:
     """A frame, brought ``by`` a neighbour, with what it says of the chains of ``links``."""
-    frame = Frame(
-        flags=CUSTODY_FLAG,
-        hops=0,
-        hop_limit=9,
-        sender=by,
-        origin=origin,
-        epoch=Epoch(epoch),
-        seq=seq,
-        origin_time_us=made_us,
-        publications=1,
-        keys=b"".join(links),
-        mask=1,
-        body=memoryview(body),
-    )
-    return Placed(frame, tuple(Chained(key, number) for key, number in links.items()))
+    keys, numbers = b"".join(links), {"epoch": epoch, "seq": seq, "origin_time_us": made_us}
+    came = made_frame(origin=origin, sender=by, flags=CUSTODY_FLAG, keys=keys, body=body, **numbers)
+    return Placed(came, tuple(Chained(key, number) for key, number in links.items()))
 
 
 def tail(

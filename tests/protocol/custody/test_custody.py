@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.protocol.custody.chains import RETRY_MIN_MS, Placed
-from federator.protocol.custody.followed import FIRST_ASK_MS
 from federator.protocol.custody.origin import Tails, answer
 from federator.protocol.custody.owed import Owed
 from federator.protocol.custody.receiver import Receiver
@@ -145,166 +144,6 @@ class Reader:
         self.delivered += [each.frame.seq for each in due]
 
 
-def test_what_comes_in_order_is_delivered_at_once_and_a_copy_is_not() -> None:
-    archive = Archive()
-    reader = Reader(archive, A)
-    for _ in range(3):
-        reader.take(archive.make((A,)))
-    reader.take(archive.frames[1])
-
-    assert reader.delivered == [1, 2, 3]
-    assert reader.receiver.duplicates == 1
-    assert reader.receiver.next_deadline_ms() is None
-
-
-def test_a_lost_frame_is_asked_for_and_what_came_after_it_waits() -> None:
-    archive = Archive()
-    reader = Reader(archive, A)
-    frames = [archive.make((A,)) for _ in range(4)]
-    reader.take(frames[0])
-    reader.take(frames[2])
-    reader.take(frames[3])
-    assert reader.delivered == [1]
-    assert reader.receiver.next_deadline_ms() == reader.now_ms + FIRST_ASK_MS
-
-    assert reader.ask() == 1
-    assert reader.delivered == [1, 2, 3, 4]
-    assert reader.receiver.gaps == 0
-    assert reader.receiver.held_bytes == 0
-
-
-def test_it_is_known_since_when_something_is_missing() -> None:
-    archive = Archive()
-    reader = Reader(archive, A, B)
-    frames = [archive.make((key,)) for key in (A, A, A, B, B, B)]
-    for seq in (1, 4):
-        reader.take(frames[seq - 1])
-    assert reader.receiver.missing_since_ms(ORIGIN) is None
-
-    since_ms = reader.now_ms
-    reader.take(frames[2])
-    reader.now_ms = Millis(since_ms + 40_000)
-    reader.take(frames[5])
-    assert reader.receiver.missing_since_ms(ORIGIN) == since_ms
-    assert reader.receiver.missing_since_ms(BrokerId(9)) is None
-
-    reader.settle()
-    assert reader.receiver.missing_since_ms(ORIGIN) is None
-
-
-def test_a_tail_that_overtakes_its_frame_costs_clients_that_have_just_come_nothing() -> None:
-    archive = Archive()
-    old, new = (archive.make((A,), time_us=at) for at in (90_000_000, 100_000_000))
-    reader = Reader(archive, A, since_us=109_999_000)
-
-    reader.tail(A)
-    reader.take(new)
-
-    assert reader.delivered == [new.seq], "and nothing is asked for of before"
-    assert reader.receiver.next_deadline_ms() is None
-    reader.take(old)
-    assert reader.delivered == [new.seq]
-
-
-def test_a_lost_last_frame_shows_with_the_tail() -> None:
-    archive = Archive()
-    reader = Reader(archive, A)
-    frames = [archive.make((A,)) for _ in range(2)]
-    reader.take(frames[0])
-    reader.tail(A)
-    assert reader.receiver.next_deadline_ms() == reader.now_ms, "it is asked for at once"
-
-    reader.settle()
-    assert reader.delivered == [1, 2]
-
-
-def test_a_tail_hastens_what_a_frame_showed_and_is_not_asked_for_yet() -> None:
-    archive = Archive()
-    reader = Reader(archive, A)
-    frames = [archive.make((A,)) for _ in range(3)]
-    reader.take(frames[0])
-    reader.take(frames[2])
-    reader.tail(A)
-    assert reader.receiver.next_deadline_ms() == reader.now_ms
-
-    reader.receiver.asks(reader.now_ms)
-    reader.tail(A)
-    assert reader.receiver.next_deadline_ms() == reader.now_ms + RETRY_MIN_MS, "it is on its way"
-
-
-def test_other_filters_leave_no_gaps() -> None:
-    archive = Archive()
-    reader = Reader(archive, A)
-    for keys in [(A,), (B,), (A, B), (B,), (A,)]:
-        frame = archive.make(keys)
-        if A in keys:
-            reader.take(frame)
-
-    assert reader.delivered == [1, 3, 5]
-    assert reader.receiver.gaps == 0
-
-
-def test_a_chain_met_in_its_middle_is_asked_for_since_our_clients_came() -> None:
-    archive = Archive()
-    for second in range(20):
-        archive.make((A,), time_us=second * 1_000_000)
-    reader = Reader(archive, A, since_us=14_000_000)  # the last one arrives at 29 s: 15 s before
-    reader.take(archive.frames[19])
-
-    reader.settle()
-    assert reader.delivered == list(range(5, 21))
-
-
-def test_clients_that_just_came_ask_for_nothing_of_the_past() -> None:
-    archive = Archive()
-    for second in range(20):
-        archive.make((A,), time_us=second * 1_000_000)
-    reader = Reader(archive, A, since_us=28_000_000)
-    reader.take(archive.frames[19])
-
-    assert reader.delivered == [20]
-    assert reader.receiver.gaps == 0
-
-
-def test_what_the_origin_dropped_is_given_up_and_counted() -> None:
-    archive = Archive()
-    reader = Reader(archive, A)
-    frames = [archive.make((A,)) for _ in range(10)]
-    reader.take(frames[0])
-    archive.gone = 6
-    reader.take(frames[9])
-
-    reader.settle()
-    assert reader.delivered == [1, 7, 8, 9, 10]
-    assert reader.receiver.voids == 1
-
-
-def test_without_room_at_our_broker_nothing_is_taken_and_all_of_it_comes_later() -> None:
-    archive = Archive()
-    reader = Reader(archive, A)
-    for _ in range(3):
-        reader.take(archive.make((A,)), room=False)
-    assert reader.delivered == []
-
-    reader.settle()
-    assert reader.delivered == [1, 2, 3]
-
-
-def test_a_restart_goes_on_where_the_journal_ends() -> None:
-    archive = Archive()
-    first = Reader(archive, A)
-    for _ in range(3):
-        first.take(archive.make((A,)))
-    second = Reader(archive, A)
-    second.receiver.restore(first.receiver.positions(), now_ms=second.now_ms)
-    for _ in range(2):
-        archive.make((A,))
-    second.take(archive.frames[4])
-
-    second.settle()
-    assert second.delivered == [4, 5]
-
-
 def test_a_new_epoch_begins_anew_and_the_old_one_is_stale() -> None:
     receiver = Receiver()
     receiver.want(A, since_us=0)
@@ -320,17 +159,6 @@ def test_a_new_epoch_begins_anew_and_the_old_one_is_stale() -> None:
     receiver.on_word(placed(ORIGIN, 2, 1, {question.chains[0].key: 1}, made_us=0), NOW)
     assert arrive(2, 1, 0) == [b"x"]
     assert arrive(1, 2, 1) == []
-
-
-def test_a_full_house_delivers_what_it_does_not_follow() -> None:
-    archive = Archive()
-    reader = Reader(archive, A, B, chains_max=1)
-    reader.take(archive.make((A,)))
-    archive.make((B,))
-    reader.take(archive.make((B,)))
-
-    assert reader.delivered == [1, 3]
-    assert len(reader.receiver) == 1
 
 
 key_sets = st.sampled_from([(A,), (B,), (C,), (A, B), (B, C), (A, B, C)])
@@ -396,17 +224,6 @@ def test_of_what_an_origin_has_damaged_everybody_misses_that_alone(
         chain = [seq for seq in reader.delivered if key in archive.frames[seq - 1].links]
         assert chain == sorted(chain)
     assert wanted - lost <= set(reader.delivered)
-
-
-def test_a_filter_given_up_is_forgotten_with_what_waited_for_it() -> None:
-    archive = Archive()
-    reader = Reader(archive, A, B)
-    frames = [archive.make((A,)) for _ in range(3)]
-    reader.take(frames[0])
-    reader.take(frames[2])
-    reader.receiver.unwant(A)
-
-    assert (len(reader.receiver), reader.receiver.held_bytes, reader.receiver.gaps) == (0, 0, 0)
 
 
 def test_answers_take_the_asked_chains_together_and_stop_at_the_bound() -> None:

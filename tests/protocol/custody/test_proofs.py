@@ -17,13 +17,13 @@ from federator.protocol.forwarding.frames import (
     TAIL_FLAG,
     VOID_FLAG,
     WORD_FLAG,
-    Frame,
     pack,
     unpack,
 )
 from federator.protocol.messages.control import AskedChain
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from tests.protocol.custody.frames import placed
+from tests.protocol.frames import made_frame
 from tests.protocol.trust.key_maker import KeyMaker
 
 ORIGIN, RELAY, LIAR, US = BrokerId(1), BrokerId(2), BrokerId(9), BrokerId(5)
@@ -79,19 +79,14 @@ def arrived(frame, sender=RELAY, hops=3):
     return unpack(pack(structs.replace(frame, sender=sender, hops=hops)))
 
 
-A_FRAME = Frame(
-    flags=CUSTODY_FLAG,
-    hops=0,
-    hop_limit=64,
-    sender=ORIGIN,
+A_FRAME = made_frame(
     origin=ORIGIN,
-    epoch=Epoch(7),
+    flags=CUSTODY_FLAG,
+    epoch=7,
     seq=9,
     origin_time_us=5,
-    publications=1,
     keys=KEY,
-    mask=1,
-    body=memoryview(b"0\x05\x00\x01ax\x00"),
+    body=b"0\x05\x00\x01ax\x00",
     chain=(8).to_bytes(8, "big"),
 )
 

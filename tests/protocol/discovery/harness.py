@@ -5,8 +5,11 @@ from federator.protocol.discovery import (
     Discovery,
     DiscoveryEffect,
     DiscoveryParameters,
+    DiscoveryRecord,
     InterestChanged,
     ProbeCounts,
+    decode_record,
+    encode_record,
 )
 from federator.protocol.discovery.log_lines import LOG_TOPICS, SUBSCRIBE_TOPIC, ClientEvent
 from federator.protocol.effects import Notice
@@ -113,3 +116,13 @@ class Driven:
         self.up()
         self.counts(plain, shared)
         assert self.discovery.snapshot().trusted
+
+
+def restarted(agent: Driven, *, away_ms: int | None, outdated: bool = False) -> Driven:
+    stored = encode_record(agent.discovery.record(now_ms=agent.now_ms))
+    successor = Driven()
+    record: DiscoveryRecord = decode_record(stored)
+    load = successor.discovery.load
+    effects = load(record, away_ms=away_ms, now_ms=successor.now_ms, outdated=outdated)
+    successor.apply(effects)
+    return successor

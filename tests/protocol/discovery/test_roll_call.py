@@ -1,9 +1,9 @@
 """Who of ours subscribed before the agent came is asked to do it again."""
 
 from federator.protocol.discovery import RollCall
-from federator.protocol.discovery.log_lines import ClientConnected, ClientEnded, Subscribed
+from federator.protocol.discovery.log_lines import Subscribed
 from federator.protocol.discovery.roll_call import ROLL_GAP_MS
-from tests.protocol.discovery.harness import CONNECTED, UPTIME, Driven
+from tests.protocol.discovery.harness import CONNECTED, Driven
 
 
 def test_the_roll_is_called_at_the_start_and_whoever_answers_is_counted():
@@ -28,17 +28,6 @@ def test_it_is_called_again_while_the_broker_counts_more_but_ever_more_seldom():
         driven.later(9_400)
 
     assert 5 <= driven.rolls <= 12
-
-
-def test_it_is_called_when_somebody_turns_up_unheard():
-    driven = Driven()
-    driven.settle()
-    driven.later(60_000)
-    before = driven.rolls
-
-    driven.count_plain(2)
-
-    assert driven.rolls == before + 1
 
 
 def test_nothing_is_called_without_log_topics():
@@ -107,51 +96,3 @@ def test_an_operator_bounds_what_is_asked_for_out_of_doubt():
     driven.counts(1)
     assert driven.wanted == {"door/+"}
     assert driven.discovery.doubted == frozenset()
-
-
-def test_lines_that_grew_too_old_while_we_were_away_are_no_more_than_a_gap():
-    driven = Driven()
-    driven.up()
-    driven.log(Subscribed("c", 0, "a"))
-    driven.packets(1)
-    driven.counts(1)
-    driven.down()
-    driven.later(40_000)
-
-    driven.apply(driven.discovery.on_broker_up(session_present=True, now_ms=driven.now_ms))
-    driven.packets(30)  # 28 expired in the broker
-    driven.sys(UPTIME, "600 seconds", retained=True)
-    driven.counts(1)
-
-    assert driven.discovery.snapshot().trusted
-    assert driven.wanted == {"a"}
-
-    driven.log(Subscribed("c", 0, "b"))
-    driven.packets(33)  # while we are there it is a loss
-    assert driven.discovery.snapshot().lines_lost > 0
-    assert not driven.discovery.snapshot().trusted
-
-
-def test_clients_that_came_back_under_other_names_may_leave_again():
-    driven = Driven()
-    driven.up()
-    for number in range(3):
-        driven.log(ClientConnected(f"auto-{number}", True, 4))
-        driven.log(Subscribed(f"auto-{number}", 0, f"f/{number}"))
-    driven.counts(3)
-    driven.down()
-    driven.later(60_000)
-    driven.up()  # all restarted
-    driven.sys(UPTIME, "5 seconds")
-    driven.counts(3)
-    assert driven.discovery.snapshot().trusted, "the same number: no change"
-
-    driven.log(ClientEnded("auto-77"))
-    driven.counts(2)
-
-    assert driven.discovery.snapshot().trusted
-    assert driven.wanted == {"f/0", "f/1", "f/2"}, "nobody knows which of them went"
-
-    driven.log(ClientConnected("auto-78", True, 4), Subscribed("auto-78", 0, "f/1"))
-    driven.counts(3)
-    assert driven.discovery.snapshot().trusted

@@ -13,21 +13,18 @@ from federator.protocol.forwarding.bundles import (
     runs_of,
     unpack_bundle,
 )
-from federator.protocol.forwarding.frames import CUSTODY_FLAG, KEY_BYTES, Frame, pack
-from federator.protocol.types import BrokerId, Epoch
+from federator.protocol.forwarding.frames import CUSTODY_FLAG, KEY_BYTES, pack
 from lab.sim.data import packet_of
+from tests.protocol.frames import made_frame
 
 PACKET = packet_of("a", 1, 0)
 
 
 def frame(seq, count, *, flags=0, origin=1, body=None):
-    return Frame(
-        flags=flags, hops=0, hop_limit=8, sender=BrokerId(2), origin=BrokerId(origin),
-        epoch=Epoch(3), seq=seq, origin_time_us=4, publications=count,
-        keys=(5).to_bytes(KEY_BYTES, "big"), mask=1,
-        body=memoryview(PACKET * count if body is None else body),
-        chain=bytes(8) if flags else b"",
-    )  # fmt: skip
+    body, chain = PACKET * count if body is None else body, bytes(8) if flags else b""
+    numbers = {"origin": origin, "sender": 2, "epoch": 3, "seq": seq, "origin_time_us": 4}
+    keys = (5).to_bytes(KEY_BYTES, "big")
+    return made_frame(flags=flags, publications=count, keys=keys, body=body, chain=chain, **numbers)
 
 
 def packed(frames, runs):

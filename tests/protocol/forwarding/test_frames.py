@@ -9,6 +9,7 @@ from federator.errors import DecodeError
 from federator.protocol.forwarding import frames
 from federator.protocol.forwarding.frames import HEADER_BYTES, PUBLISH_BYTES_MIN, Frame
 from federator.protocol.types import BrokerId, Epoch
+from tests.protocol.frames import made_frame
 
 _U32 = st.integers(0, 2**32 - 1)
 _U64 = st.integers(0, 2**64 - 1)
@@ -44,19 +45,17 @@ def frames_of_any_kind(draw: st.DrawFn) -> Frame:
     )
 
 
-A_FRAME = Frame(
-    flags=0,
+A_FRAME = made_frame(
+    origin=7,
+    sender=5,
     hops=2,
     hop_limit=64,
-    sender=BrokerId(5),
-    origin=BrokerId(7),
-    epoch=Epoch(3),
+    epoch=3,
     seq=9,
     origin_time_us=1_000_000,
-    publications=1,
     keys=(1).to_bytes(8, "big") + (2).to_bytes(8, "big"),
     mask=0b10,
-    body=memoryview(b"0\x05\x00\x01ax\x00"),
+    body=b"0\x05\x00\x01ax\x00",
 )
 
 

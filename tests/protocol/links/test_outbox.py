@@ -1,14 +1,12 @@
 """Outboxes: what agents say of them in hellos, and how much may be on its way in one."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.protocol import effects as e
 from federator.protocol.links.links import Links
 from federator.protocol.links.neighbour import LinkConnection
 from federator.protocol.links.outbox import Credit, is_outbox, outbox_of, place_of
-from federator.protocol.messages.control import Bye, HeardNeighbour, Hello
+from federator.protocol.messages.control import Hello
 from federator.protocol.parameters import Parameters
 from federator.protocol.signals import OwnIdHeard
 
@@ -25,62 +23,10 @@ def hello(address, *, sender=2, epoch=5, conn=7, hears=()):
     return Hello(1, sender, epoch, conn, 0, address, hears)
 
 
-def dialled(steps):
-    return [step for step in steps if isinstance(step, e.Dial)]
-
-
 def test_an_address_of_an_outbox_still_tells_where_the_broker_is():
     assert is_outbox(outbox_of(AT))
     assert not is_outbox(AT)
     assert place_of(outbox_of(AT)) == place_of(AT) == AT
-
-
-def test_who_takes_what_is_said_to_it_says_so_over_that_connection_and_over_no_other():
-    made = links()
-    made.on_connected(LinkConnection(1, "b2", 2, 1, takes_outbox=True), now_ms=0)
-    made.on_connected(LinkConnection(2, "b3", 3, 1), now_ms=0)
-
-    told = {step.conn: step.message.address for step in made.on_local_up(now_ms=1)}
-
-    assert told == {1: outbox_of("b1"), 2: "b1"}
-
-
-def test_an_outbox_is_kept_for_who_asks_for_one_as_others_are_dialled_back():
-    assert dialled(links().on_hello(hello(outbox_of(AT)), now_ms=5)) == [e.Dial(2, outbox_of(AT))]
-
-
-@pytest.mark.parametrize(("outboxes", "kept"), [({2}, True), ({3}, False), ((), False)])
-def test_where_nobody_is_dialled_back_outboxes_are_kept_for_those_who_are_named(outboxes, kept):
-    made = links(dial_back=False, outboxes=frozenset(outboxes))
-
-    assert bool(dialled(made.on_hello(hello(outbox_of(AT)), now_ms=5))) == kept
-    assert not dialled(made.on_hello(hello(AT, conn=8), now_ms=6))
-
-
-def test_who_wants_an_outbox_and_was_dialled_back_before_gets_one_instead():
-    made = links()
-    made.on_hello(hello(AT), now_ms=5)
-
-    assert dialled(made.on_hello(hello(outbox_of(AT), conn=8), now_ms=9)) == [
-        e.Dial(2, outbox_of(AT))
-    ]
-
-
-def test_an_outbox_of_who_gives_us_up_is_called_off():
-    made = links(dial_back=False, outboxes=frozenset({2}))
-    made.on_hello(hello(outbox_of(AT)), now_ms=5)
-
-    assert e.CallOff(2) in made.on_bye(Bye(2, 5, 7, given_up=True))
-
-
-def test_a_link_over_an_outbox_comes_up_as_any_other():
-    made = links()
-    made.on_hello(hello(outbox_of(AT)), now_ms=5)
-    made.on_connected(LinkConnection(3, outbox_of(AT), 2, 1), now_ms=6)
-
-    made.on_hello(hello(outbox_of(AT), hears=(HeardNeighbour(1, 10, 3, 6, 0, 1),)), now_ms=9)
-
-    assert list(made.up) == [2]
 
 
 def test_two_agents_with_one_id_are_told_apart_though_nobody_can_dial_either():

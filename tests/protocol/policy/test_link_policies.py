@@ -1,11 +1,12 @@
 from mqtt5 import PublishPacket, QoS
 
-from federator.protocol.forwarding.frames import CUSTODY_FLAG, TAIL_FLAG, Frame, pack, unpack
+from federator.protocol.forwarding.frames import CUSTODY_FLAG, TAIL_FLAG, pack, unpack
 from federator.protocol.messages.group_records import inbox_key
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import LinkRules
 from federator.protocol.sharing.parcels import Confirmation, pack_confirmation, pack_parcel
 from federator.protocol.types import BrokerId, Epoch
+from tests.protocol.frames import made_frame
 
 GUARDED, OTHER = BrokerId(2), BrokerId(3)
 
@@ -16,20 +17,7 @@ def packet(topic, *, qos=0):
 
 def frame(*packets, sender=GUARDED, flags=0):
     body = b"".join(packets)
-    return Frame(
-        flags=flags,
-        hops=0,
-        hop_limit=9,
-        sender=sender,
-        origin=BrokerId(9),
-        epoch=Epoch(1),
-        seq=1,
-        origin_time_us=0,
-        publications=len(packets),
-        keys=bytes(8),
-        mask=1,
-        body=memoryview(body),
-    )
+    return made_frame(origin=9, sender=sender, flags=flags, publications=len(packets), body=body)
 
 
 def gates():

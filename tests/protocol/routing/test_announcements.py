@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from federator.protocol.messages.control import CoreAnn, Solicit
 from federator.protocol.parameters import Parameters
-from federator.protocol.routing.announcements import FORGOTTEN_LIFETIMES
 from tests.protocol.network import Network, grid_links
 
 RING = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]
@@ -24,16 +23,6 @@ def settled(links, core, *, delay_ms=None, parameters=None):
 
 def route(network, node, core):
     return network.nodes[node].announcements.routes[core]
-
-
-def test_every_broker_learns_cost_and_parents():
-    network = settled(grid_links(3, 3), 2)
-
-    costs = {i: route(network, i, 2).cost for i in range(9) if i != 2}
-
-    assert costs == {0: 2, 1: 1, 3: 3, 4: 2, 5: 1, 6: 4, 7: 3, 8: 2}
-    assert route(network, 7, 2).parents == (4, 8)
-    assert route(network, 4, 2).parents == (1, 5)
 
 
 @pytest.mark.parametrize(("side", "publications"), [(3, 16), (4, 33), (5, 56), (8, 161)])
@@ -101,30 +90,6 @@ def test_ways_of_equal_cost_do_not_change_places_while_announcements_of_one_come
     assert seen == {((1, 2), (0,))}
 
 
-def test_lost_parent_is_replaced_by_a_feasible_one_without_asking():
-    network = settled(grid_links(3, 3), 2)
-
-    network.cut(7, 4)
-    network.run(50)
-
-    assert route(network, 7, 2).parents == (8,)
-    assert not any(isinstance(m, Solicit) for *_, m in network.sent)
-
-
-def test_broker_without_a_feasible_parent_solicits_and_is_repaired_within_round_trips():
-    network = settled(RING, 0)
-    cut_at_ms = network.now_ms
-
-    network.cut(0, 1)
-    network.run(100)
-
-    assert route(network, 1, 0).cost == 4
-    assert route(network, 1, 0).parents == (2,)
-    solicits = [at for at, *_, m in network.sent if isinstance(m, Solicit)]
-    assert solicits
-    assert min(solicits) == cut_at_ms
-
-
 def test_solicit_without_hops_left_is_not_passed_on():
     network = settled([(0, 1), (1, 2), (2, 3)], 0)
     announcements = network.nodes[1].announcements
@@ -137,31 +102,6 @@ def test_solicit_without_hops_left_is_not_passed_on():
     assert ended == []
 
 
-def test_dead_core_is_forgotten_after_one_unanswered_solicit():
-    network = settled([(0, 1), (1, 2)], 0)
-    network.subscribe(2, "f")
-    network.run(200)
-
-    network.cut(0, 1)
-    network.run(Parameters().solicit_timeout_ms + 50)
-
-    assert route(network, 2, 0).forgotten
-    assert network.nodes[2].meshes.states["f"].core == 2, "the next one takes over"
-
-
-def test_forgotten_core_comes_back_with_its_link():
-    network = settled([(0, 1), (1, 2)], 0)
-    network.cut(0, 1)
-    network.run(2_000)
-
-    network.connect(0, 1)
-    network.connect(1, 0)
-    network.run(200)
-
-    assert route(network, 2, 0).cost == 2
-    assert network.nodes[2].meshes.states["f"].core == 0
-
-
 def test_silent_core_is_forgotten_after_its_lifetime():
     network = settled([(0, 1)], 0)
     announcements = network.nodes[1].announcements
@@ -171,53 +111,6 @@ def test_silent_core_is_forgotten_after_its_lifetime():
 
     assert route(network, 1, 0).forgotten
     assert steps
-
-
-def test_core_without_filters_fades_away_in_silence():
-    network = settled([(0, 1), (1, 2)], 0)
-    network.unsubscribe(0, "f")
-    network.run(100)
-    before = len(network.sent)
-
-    network.run(network.nodes[0].announcements.lifetime_ms + 1_000)
-
-    assert not [m for *_, m in network.sent[before:] if isinstance(m, CoreAnn)]
-    assert route(network, 2, 0).forgotten
-    assert not [n for *_, n in network.notices if n.name == "core.lost"]
-
-
-def test_core_that_lost_its_epoch_renews_it_even_after_its_route_was_erased():
-    network = settled([(0, 1), (1, 2)], 0)
-    former = route(network, 2, 0).number
-    network.cut(0, 1)
-    announcements = network.nodes[2].announcements
-    network.run((FORGOTTEN_LIFETIMES + 1) * announcements.lifetime_ms)
-    assert 0 not in announcements.routes
-    for each in (0, 1):  # nobody beside the core remembers it
-        network.restart(each, epoch=500 * each + 10)
-
-    network.run(1_000)
-    network.subscribe(0, "f")
-    network.run(1_000)
-
-    assert route(network, 2, 0).number > former
-    assert route(network, 2, 0).cost == 2
-    assert network.nodes[0].links.epoch == former[0] + 1
-
-
-def test_core_in_its_old_epoch_comes_back_after_its_route_was_erased():
-    network = settled([(0, 1), (1, 2)], 0)
-    former = route(network, 2, 0).number
-    network.cut(0, 1)
-    network.run((FORGOTTEN_LIFETIMES + 1) * network.nodes[2].announcements.lifetime_ms)
-
-    network.connect(0, 1)
-    network.connect(1, 0)
-    network.run(200)
-
-    assert route(network, 2, 0).cost == 2
-    assert route(network, 2, 0).number > former
-    assert network.nodes[0].links.epoch == former[0], "nobody asked it to renew"
 
 
 def test_stale_and_repeated_numbers_teach_nothing():
@@ -237,15 +130,6 @@ def test_announcement_from_a_stranger_teaches_nothing():
 
     assert network.nodes[1].announcements.on_announcement(forged, now_ms=network.now_ms) == []
     assert 3 not in network.nodes[1].announcements.routes
-
-
-def test_a_neighbour_further_away_never_becomes_a_parent_for_the_same_number():
-    network = settled(RING, 0)
-
-    network.cut(4, 0)
-    network.run(6)  # 4 has lost its parent and said so; no newer number is there yet
-
-    assert route(network, 4, 0).parents == (), "3 is at 4's distance plus one"
 
 
 @pytest.mark.parametrize("count", [1, 100, 10_000])

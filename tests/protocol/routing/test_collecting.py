@@ -41,36 +41,6 @@ def collected(network, node=1, filter_="f"):
     return network.routes[node, filter_].collected
 
 
-def test_everybody_hears_that_it_is_only_collected_and_when_that_ends(network):
-    assert [collected(network, node) for node in (1, 2, 3)] == [True] * 3
-
-    collects(network, 4)
-    network.run(100)
-
-    assert [collected(network, node) for node in (1, 2, 3)] == [False] * 3
-    assert network.routes[1, "f"].destinations == (4,)
-    assert network.lost == []
-
-
-def test_what_else_the_same_broker_wants_is_announced_apart(network):
-    network.subscribe(4, "f/+", "g")
-    network.run(1_000)
-
-    assert collected(network)
-    assert [collected(network, filter_=f) for f in ("f/+", "g")] == [False, False]
-
-
-def test_who_joins_wants_it_and_who_leaves_does_not(network):
-    network.subscribe(3, "f")
-    network.run(1_000)
-    assert not collected(network)
-
-    network.unsubscribe(3, "f")
-    network.run(1_000)
-    assert collected(network)
-    assert network.lost == []
-
-
 def test_who_wants_it_in_a_mesh_wants_it():
     network = Network(LINE)
     network.nodes[4] = Node(Identity(4, 1_004), STRAIGHT)
@@ -83,58 +53,6 @@ def test_who_wants_it_in_a_mesh_wants_it():
 
     network.unsubscribe(3, "f")
     network.run(5_000)
-    assert collected(network)
-
-
-def test_what_a_collector_wants_in_a_mesh_is_not_collected():
-    network = Network(LINE)
-    network.at(0, 4, StatusChanged(BrokerRecord()))
-    collects(network, 4, "f")
-    network.subscribe(4, "f")
-    network.run(5_000)
-
-    assert not collected(network)
-
-
-def test_who_is_lost_while_only_a_collector_is_left_is_owed(network):
-    network.subscribe(1, "f")
-    network.run(1_000)
-    assert not collected(network, 2)
-
-    network.cut(1, 2)
-    network.run(20_000)
-
-    assert collected(network, 2)
-    assert {node for node, _ in network.lost} >= {2, 3}
-
-
-def test_who_was_lost_before_only_a_collector_was_left_is_owed_then():
-    network = Network(LINE, parameters=STRAIGHT)
-    network.at(0, 4, StatusChanged(BrokerRecord()))
-    network.subscribe(4, "f")
-    network.subscribe(1, "f")
-    network.run(1_000)
-    network.cut(1, 2)
-    network.run(20_000)
-    assert (2, "f") not in network.lost
-
-    collects(network, 4, "f")
-    network.run(1_000)
-
-    assert collected(network, 2)
-    assert (2, "f") in network.lost
-
-
-def test_a_collector_that_comes_back_is_one_at_once(network):
-    network.cut(2, 3)
-    network.run(20_000)
-    assert network.routes[1, "f"] is None
-    assert (1, "f") in network.lost
-
-    network.connect(2, 3)
-    network.connect(3, 2)
-    network.run(5_000)
-
     assert collected(network)
 
 

@@ -5,28 +5,17 @@ import random
 
 import pytest
 
-from federator.protocol.events import LeaveRequested, Received
+from federator.protocol.events import Received
 from federator.protocol.messages.control import CoreAnn
 from federator.protocol.parameters import Parameters
 from federator.protocol.routing.flooding import PRICE, Flooding
 from federator.protocol.types import UNREACHABLE
-from tests.protocol.network import PARAMETERS, Network, grid_links
+from tests.protocol.network import PARAMETERS, grid_links, network_with
 
 TIMEOUT_MS = PARAMETERS.solicit_timeout_ms
 DELAY_MS = 5
 NEWS_MS = 60
 """Until all of a grid of nine know that a broker is gone: at most so many links, one by one."""
-
-LINE = [(0, 1), (1, 2), (2, 3)]
-
-
-def network_with(links, *subscribers, parameters=PARAMETERS):
-    network = Network(links, parameters=parameters)
-    network.run(1_000)
-    for subscriber in subscribers:
-        network.subscribe(subscriber, "f")
-    network.run(PARAMETERS.core_ann_interval_ms)
-    return network
 
 
 def kill(network, node):
@@ -96,103 +85,6 @@ def test_so_they_do_in_any_graph_that_the_core_does_not_hold_together(seed):
         for origin in set(ids) - {core}:
             assert reached(network, origin) >= set(left), (origin, network.now_ms)
         network.run(DELAY_MS)
-
-
-def test_nobody_floods_before_and_nobody_when_the_next_mesh_stands():
-    network = network_with(grid_links(3, 3), 0, 1)
-    assert hops(network, 8) == (5,), "a non-member hands to one parent"
-
-    kill(network, 0)
-    network.run(NEWS_MS)
-    assert hops(network, 8) == (5, 7)
-
-    network.run(2 * TIMEOUT_MS)
-    assert hops(network, 8) == (5,)
-    assert hops(network, 1) == ()
-
-
-def test_what_nobody_wants_any_more_is_flooded_for_two_timeouts_and_no_longer():
-    network = network_with(LINE, 0)
-
-    kill(network, 0)
-    network.run(NEWS_MS)
-    assert hops(network, 2) == (1, 3)
-
-    network.run(2 * TIMEOUT_MS + NEWS_MS)
-    assert all(network.routes.get((node, "f")) is None for node in (1, 2, 3))
-
-
-def test_who_was_cut_off_is_owed_when_flooding_ends_although_the_link_is_back():
-    """What a core's clients wanted was lost, and not given up: who lost it owes it."""
-    network = network_with(LINE, 0)
-    network.cut(0, 1)
-    network.run(TIMEOUT_MS + NEWS_MS)
-    assert network.routes[1, "f"].wanted, "flooding keeps it wanted"
-    assert network.lost == []
-
-    network.unsubscribe(0, "f")
-    network.connect(0, 1)
-    network.connect(1, 0)
-    network.run(TIMEOUT_MS)
-
-    assert {node for node, filter_ in network.lost if filter_ == "f"} == {1, 2, 3}
-
-
-def test_child_lost_while_flooding_hides_it_is_owed_when_all_others_give_the_filter_up():
-    network = network_with([(0, 1), (1, 2), (1, 3)], 0, 2)
-    network.cut(0, 1)
-    network.run(DELAY_MS)
-    assert hops(network, 1) == (2, 3)
-
-    network.at(network.now_ms, 2, LeaveRequested())
-    network.run(NEWS_MS)
-    network.connect(0, 1)
-    network.connect(1, 0)
-    network.run(NEWS_MS)
-    assert hops(network, 1) == (0,)
-    assert (1, "f") not in network.lost
-
-    network.unsubscribe(0, "f")
-    network.run(NEWS_MS)
-    assert (1, "f") in network.lost
-
-
-def test_way_that_is_found_again_ends_it():
-    network = network_with([(0, 1), (1, 3), (0, 2), (2, 3), (3, 4)], 0, 4)
-    assert hops(network, 4) == (3,)
-
-    network.cut(1, 3)
-    network.cut(2, 3)
-    network.run(DELAY_MS)
-    assert hops(network, 3) == (4,)
-
-    network.connect(1, 3)
-    network.connect(3, 1)
-    network.run(NEWS_MS)
-    assert hops(network, 3) == (1, 4)
-    assert hops(network, 4) == (3,)
-
-
-def test_records_of_a_broker_that_is_gone_are_for_nobody_else():
-    network = network_with(LINE)
-    network.subscribe(0, "$fed/inbox/0", "f")
-    network.run(1_000)
-
-    kill(network, 0)
-    network.run(NEWS_MS)
-
-    assert hops(network, 2) == (1, 3)
-    assert hops(network, 2, "$fed/inbox/0") == ()
-
-
-def test_who_is_no_way_between_its_neighbours_does_not_become_one():
-    network = network_with(LINE, 0, 3, parameters=Parameters(transit=False))
-    assert hops(network, 1) == (0,)
-
-    kill(network, 0)
-    network.run(NEWS_MS)
-
-    assert hops(network, 1) == ()
 
 
 def test_somebody_who_takes_a_core_back_again_and_again_has_it_flooded_for_a_fifth_of_the_time():

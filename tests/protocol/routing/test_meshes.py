@@ -11,20 +11,10 @@ from federator.protocol.events import LeaveRequested, LocalBrokerDown, Received
 from federator.protocol.messages.control import Bye, CoreAnn, MeshMembAnn, Solicit
 from federator.protocol.node import Identity, Node
 from federator.protocol.signals import LinkDown, OwnIdHeard
-from tests.protocol.network import PARAMETERS, Network, grid_links
+from tests.protocol.network import PARAMETERS, Network, grid_links, network_with
 
 LINE = [(0, 1), (1, 2), (2, 3)]
 GONE = FilterRoute(local=False, wanted=False, next_hops=())
-
-
-def network_with(links, *subscribers, parameters=PARAMETERS):
-    network = Network(links, parameters=parameters)
-    network.run(1_000)
-    for subscriber in subscribers:
-        network.subscribe(subscriber, "f")
-        network.run(200)
-    network.run(PARAMETERS.core_ann_interval_ms)
-    return network
 
 
 def state(network, node, filter_="f"):
@@ -43,13 +33,6 @@ def test_the_collector_of_garbage_looks_at_nothing_that_a_node_keeps_for_each_fi
     for i in range(4):
         states = network.nodes[i].meshes.states
         assert not any(map(gc.is_tracked, (states, states["f"], states["f"].route)))
-
-
-def test_smallest_subscriber_is_the_core_whoever_came_first():
-    network = network_with(LINE, 3, 2, 1)
-
-    assert [state(network, i).core for i in range(4)] == [1, 1, 1, 1]
-    assert [len(network.nodes[i].announcements.own.filters) for i in range(4)] == [0, 1, 0, 0]
 
 
 def test_priority_comes_before_the_id():
@@ -71,54 +54,6 @@ def test_core_that_comes_back_with_another_priority_is_elected_again_or_not():
     network.run(2 * PARAMETERS.core_ann_interval_ms)
 
     assert [state(network, i).core for i in range(4)] == [3, 3, 3, 3]
-
-
-def test_the_papers_mesh():
-    network = network_with(grid_links(3, 3), 2, 7)
-
-    assert network.parents("f") == {1: {2}, 2: set(), 4: {1, 5}, 5: {2}, 7: {4, 8}, 8: {5}}
-
-
-def test_non_member_relays_to_one_parent_and_rather_to_one_in_the_mesh():
-    network = network_with(grid_links(3, 3), 2, 7)
-
-    assert route(network, 6) == FilterRoute(local=False, wanted=True, next_hops=(7,))
-    assert route(network, 3).next_hops == (4,)
-    assert route(network, 0).next_hops == (1,)
-
-
-def test_member_sends_to_parents_and_children():
-    network = network_with(grid_links(3, 3), 2, 7)
-
-    assert route(network, 4) == FilterRoute(local=False, wanted=True, next_hops=(1, 5, 7))
-    assert route(network, 2) == FilterRoute(local=True, wanted=True, next_hops=(1, 5))
-
-
-def test_core_without_company_asks_its_broker_for_nothing():
-    network = network_with(LINE, 1)
-
-    assert route(network, 1) == FilterRoute(local=True, wanted=False, next_hops=())
-
-
-def test_core_whose_clients_left_stays_core_while_a_child_wants_it():
-    network = network_with(LINE, 1, 3)
-
-    network.unsubscribe(1, "f")
-    network.run(2 * PARAMETERS.core_ann_interval_ms)
-
-    assert state(network, 3).core == 1
-    assert route(network, 1) == FilterRoute(local=False, wanted=True, next_hops=(2,))
-
-
-def test_mesh_without_subscribers_disappears_everywhere():
-    network = network_with(LINE, 1, 3)
-
-    network.unsubscribe(1, "f")
-    network.unsubscribe(3, "f")
-    network.run(2 * PARAMETERS.handover_ms)
-
-    assert [route(network, i) for i in range(4)] == [GONE] * 4
-    assert [network.nodes[i].meshes.states for i in range(4)] == [{}] * 4
 
 
 def test_link_that_flaps_at_one_end_only_loses_no_child():
@@ -165,55 +100,6 @@ def test_membership_is_repaired_by_asking_for_the_list():
     assert "f" in network.nodes[0].meshes.children[0][1].filters
 
 
-@pytest.mark.parametrize("redundancy", [1, 2, 3])
-def test_redundancy_bounds_the_parents(redundancy):
-    wide = [(0, i) for i in (1, 2, 3, 4)] + [(i, 5) for i in (1, 2, 3, 4)]
-    network = network_with(wide, 0, 5, parameters=replace(PARAMETERS, redundancy=redundancy))
-
-    assert len(network.parents("f")[5]) == redundancy
-
-
-def test_new_core_takes_over_without_a_gap_in_the_old_mesh():
-    network = network_with(LINE, 1, 3)
-
-    network.subscribe(0, "f")
-    network.run(100)
-
-    assert state(network, 3).core == 0
-    assert state(network, 1).previous == 1
-    assert route(network, 1).next_hops == (0, 2)
-    network.run(PARAMETERS.handover_ms)
-    assert state(network, 1).previous is None
-    assert network.nodes[1].meshes.children.keys() == {0}
-
-
-def test_non_member_feeds_both_meshes_during_a_hand_over():
-    star = [(9, 1), (9, 2), (1, 3), (2, 4)]
-    network = network_with(star, 3)
-
-    network.subscribe(2, "f")
-    network.run(40)
-
-    assert state(network, 9).core == 2
-    assert route(network, 9).next_hops == (1, 2)
-    network.run(2 * PARAMETERS.handover_ms)
-    assert route(network, 9).next_hops == (1, 2), "now as the member between 3 and the core 2"
-    assert state(network, 9).child_cores == (2,)
-
-
-def test_a_new_core_wants_publications_for_the_old_mesh_before_anybody_joined_its_own():
-    network = network_with(LINE, 3)
-    assert route(network, 0).wanted
-
-    network.subscribe(0, "f")
-    network.run(0)
-
-    assert (state(network, 0).core, state(network, 0).child_cores) == (0, ())
-    assert route(network, 0) == FilterRoute(local=True, wanted=True, next_hops=(1,))
-    network.run(2 * PARAMETERS.handover_ms)
-    assert route(network, 0).wanted, "for its child now"
-
-
 def reaches(network, origin, target):
     """Whether a publication on ``f`` at ``origin`` comes to ``target``, as routes are now."""
     seen, ahead = {origin}, [origin]
@@ -255,27 +141,6 @@ def test_who_is_slow_to_leave_the_old_mesh_misses_nothing():
     assert [state(network, i).child_cores for i in range(4)] == [(0,), (0,), (0,), ()]
 
 
-def test_second_parent_carries_on_when_the_first_is_cut_off():
-    network = network_with(grid_links(3, 3), 2, 7)
-
-    network.cut(7, 4)
-
-    network.run(0)
-    assert route(network, 7).next_hops == (8,)
-    network.run(100)
-    assert network.parents("f") == {2: set(), 5: {2}, 7: {8}, 8: {5}}
-
-
-def test_broker_that_loses_its_own_broker_leaves_every_mesh():
-    network = network_with(LINE, 0, 3)
-
-    network.at(network.now_ms, 2, LocalBrokerDown())
-    network.run(2 * PARAMETERS.solicit_timeout_ms)
-
-    assert state(network, 3).core == 3
-    assert state(network, 1).core == 0
-
-
 def test_leaving_agent_tells_its_neighbours_and_then_does_nothing():
     network = network_with(LINE, 0, 3)
 
@@ -286,53 +151,6 @@ def test_leaving_agent_tells_its_neighbours_and_then_does_nothing():
     said = [(r, type(m)) for _, s, r, m in network.sent[before:] if s == 2]
     assert said == [(1, Bye), (3, Bye)]
     assert network.nodes[2].handle(LocalBrokerDown(), now_ms=network.now_ms) == []
-
-
-def test_what_a_leaving_agent_wants_is_lost_and_what_its_clients_give_up_is_not():
-    network = network_with(LINE, 0, 3)
-
-    network.at(network.now_ms, 3, LeaveRequested())
-    network.run(100)
-    assert (0, "f") in network.lost
-
-    network = network_with(LINE, 0, 3)
-    network.unsubscribe(3, "f")
-    network.run(100)
-    assert network.lost == []
-
-
-@pytest.mark.parametrize("cut", [True, False])
-def test_what_a_core_wants_is_lost_when_we_take_its_place_before_it_is_given_up(cut):
-    """As when a client of its broker, which has just died, subscribes at ours."""
-    network = network_with(LINE, 3)
-    if cut:
-        network.cut(0, 1)
-    network.run(PARAMETERS.solicit_timeout_ms / 10)
-
-    network.subscribe(0, "f")
-    network.run(PARAMETERS.solicit_timeout_ms / 10)
-
-    assert state(network, 0).core == 0
-    network.run(2 * PARAMETERS.solicit_timeout_ms)  # flooding kept it wanted
-    assert network.lost == ([(0, "f")] if cut else [])
-
-
-def test_children_cut_off_during_a_hand_over_are_lost_when_it_ends():
-    """While it lasts the old mesh keeps the filter wanted, though nobody of it is in reach."""
-    network = network_with([(1, 2), (1, 3)], 2, 3)
-    network.subscribe(1, "f")
-    network.run(PARAMETERS.handover_ms / 2)
-    assert (state(network, 1).core, state(network, 1).previous) == (1, 2)
-    assert 1 in state(network, 1).child_cores
-
-    network.cut(1, 2)
-    network.cut(1, 3)
-    network.run(1)
-    assert route(network, 1).wanted
-    network.run(4 * PARAMETERS.handover_ms)
-
-    assert not route(network, 1).wanted
-    assert (1, "f") in network.lost
 
 
 def test_who_follows_another_core_gives_nothing_up():

@@ -12,37 +12,14 @@ from federator.protocol.routing_table import table_of
 from federator.protocol.types import Cost
 from lab.sim.invariants import Invariants
 from tests.lab.sim.worlds import calm_world
-from tests.protocol.network import Network
+from tests.protocol.network import Network, network_with
 
 DIAMOND = {(0, 1): 1, (0, 2): 2, (1, 3): 2, (2, 3): 2, (3, 4): 1}
 """3 has a way of 3 by 1, and one of 4 by 2, which is closer to 0 than 3 is. 4 has 3 alone."""
 
 
-def meshed(costs, *subscribers, **parameters):
-    network = Network(costs, costs=costs, parameters=Parameters(**parameters))
-    network.run(1_000)
-    for node in subscribers:
-        network.subscribe(node, "f")
-    network.run(Parameters().core_ann_interval_ms + 1_000)
-    return network
-
-
-def test_a_neighbour_that_is_closer_becomes_the_second_parent_though_its_way_costs_more():
-    network = meshed(DIAMOND, 0, 4)
-
-    assert network.nodes[3].meshes.parents_of(0) == (1, 2)
-    assert network.nodes[2].meshes.states["f"].route.next_hops == (0, 3)
-
-
-@pytest.mark.parametrize(("percent", "parents"), [(0, (1,)), (33, (1,)), (34, (1, 2))])
-def test_the_slack_says_how_much_more_its_way_may_cost(percent, parents):
-    network = meshed(DIAMOND, 0, 4, parent_slack_percent=percent)
-
-    assert network.nodes[3].meshes.parents_of(0) == parents
-
-
 def test_the_second_parent_carries_on_at_once_when_the_first_is_cut_off():
-    network = meshed(DIAMOND, 0, 3)
+    network = network_with(DIAMOND, 0, 3, costs=DIAMOND)
     before = len(network.sent)
 
     network.cut(1, 3)
@@ -53,20 +30,6 @@ def test_the_second_parent_carries_on_at_once_when_the_first_is_cut_off():
     assert at_once == (2,)
     joins = [m for *_, m in network.sent[before:] if isinstance(m, MeshMembAnn) and m.added]
     assert not joins, "2 knew all that 3 wants"
-
-
-def test_who_is_no_member_hands_over_by_the_least_way():
-    costs = DIAMOND | {(2, 5): 1}
-    network = meshed(costs, 0, 5)
-
-    assert network.nodes[3].meshes.parents_of(0) == (1, 2)
-    assert network.nodes[3].meshes.states["f"].route.next_hops == (1,), "though 2 is in the mesh"
-
-
-def test_a_neighbour_as_far_away_as_we_are_is_no_parent():
-    network = meshed({(0, 1): 2, (0, 2): 2, (1, 2): 1}, 0, 1, 2)
-
-    assert network.parents("f") == {0: set(), 1: {0}, 2: {0}}
 
 
 def chosen(ways, *, before=(), redundancy=2):

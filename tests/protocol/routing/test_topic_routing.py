@@ -25,63 +25,6 @@ def to(*brokers, local=False):
     return FilterRoute(local=local, wanted=bool(brokers), next_hops=(), destinations=brokers)
 
 
-def test_every_broker_knows_every_destination_and_nobody_is_a_core_or_member():
-    network = Network(LINE, parameters=STRAIGHT)
-    network.subscribe(1, "f")
-    network.subscribe(4, "f")
-    network.run(1_000)
-
-    assert route(network, 1) == to(4, local=True)
-    assert route(network, 2) == route(network, 3) == to(1, 4)
-    assert route(network, 4) == to(1, local=True)
-    assert [dict(network.nodes[i].topic_routing.next_hops) for i in (1, 2, 3, 4)] == [
-        {4: 2},
-        {1: 1, 4: 3},
-        {1: 2, 4: 4},
-        {1: 3},
-    ]
-    assert all(not node.meshes.states for node in network.nodes.values())
-
-
-def test_what_is_given_up_is_forgotten_everywhere_and_owed_to_nobody():
-    network = Network(LINE, parameters=STRAIGHT)
-    network.subscribe(4, "f")
-    network.run(1_000)
-
-    network.unsubscribe(4, "f")
-    network.run(1_000)
-
-    assert [route(network, node) for node in (1, 2, 3, 4)] == [None] * 4
-    assert all(not node.topic_routing.states for node in network.nodes.values())
-    assert network.lost == []
-
-
-def test_a_destination_out_of_reach_is_lost_and_not_given_up():
-    network = Network(LINE, parameters=STRAIGHT)
-    network.subscribe(4, "f")
-    network.run(1_000)
-
-    network.cut(3, 4)
-    network.run(20_000)
-
-    assert {node for node, _ in network.lost} == {1, 2, 3}
-    assert route(network, 1) is None
-    assert network.nodes[1].topic_routing.next_hops == {}
-
-
-def test_a_destination_is_not_lost_while_another_wants_the_filter():
-    network = Network(LINE, parameters=STRAIGHT)
-    network.subscribe(4, "f")
-    network.subscribe(2, "f")
-    network.run(1_000)
-
-    network.cut(3, 4)
-    network.run(20_000)
-
-    assert {node for node, _ in network.lost} == {2, 4}, "each was the only other one to the other"
-    assert route(network, 1) == to(2)
-
-
 def test_the_first_filter_that_contains_a_subscription_says_how_it_is_routed():
     each = (("alarms/slow/#", Strategy.MESH), ("alarms/#", Strategy.SHORTEST_PATH))
     network = Network(LINE, parameters=Parameters(strategies=each))

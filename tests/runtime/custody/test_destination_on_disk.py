@@ -9,9 +9,10 @@ import pytest
 from federator.config.sections import CustodySettings
 from federator.protocol.custody.destination import MARKER_WAIT_MS, Destination
 from federator.protocol.custody.receiver import Receiver
-from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame
-from federator.protocol.types import BrokerId, Epoch, Millis, Now
+from federator.protocol.forwarding.frames import CUSTODY_FLAG
+from federator.protocol.types import Millis, Now
 from federator.runtime.custody.stores import CustodyStores
+from tests.protocol.frames import made_frame
 
 KEY = b"filter 1"
 START_MS = Millis(100_000)
@@ -96,21 +97,9 @@ class Lives:
             self.agent.flush(self.now(now_ms))
 
     def frame(self, seq, *, prev=None, body=b"body", epoch=1):
-        return Frame(
-            flags=CUSTODY_FLAG,
-            hops=0,
-            hop_limit=9,
-            sender=BrokerId(2),
-            origin=BrokerId(2),
-            epoch=Epoch(epoch),
-            seq=seq,
-            origin_time_us=NOW_US,
-            publications=1,
-            keys=KEY,
-            mask=1,
-            body=memoryview(body),
-            chain=(seq - 1 if prev is None else prev).to_bytes(8, "big"),
-        )
+        chain = (seq - 1 if prev is None else prev).to_bytes(8, "big")
+        numbers = {"epoch": epoch, "seq": seq, "origin_time_us": NOW_US}
+        return made_frame(origin=2, flags=CUSTODY_FLAG, keys=KEY, body=body, chain=chain, **numbers)
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from federator.protocol.forwarding.frames import (
     REPAIR_FLAG,
     TAIL_FLAG,
     VOID_FLAG,
-    Frame,
     chain_bytes,
 )
-from federator.protocol.types import BrokerId, Epoch, Millis, Now
+from federator.protocol.types import BrokerId, Millis, Now
 from federator.runtime.custody.stores import CustodyStores
+from tests.protocol.frames import made_frame
 from tests.runtime.custody.custody_world import T0_US, add, key, open_log
 
 ORIGIN = BrokerId(2)
@@ -127,19 +127,14 @@ class World:
         return frame
 
     def _label(self, flags, seq, keys, body):
-        return Frame(
-            flags=CUSTODY_FLAG | flags,
-            hops=0,
-            hop_limit=9,
-            sender=ORIGIN,
+        return made_frame(
             origin=ORIGIN,
-            epoch=Epoch(self.log.epoch),
+            flags=CUSTODY_FLAG | flags,
+            epoch=self.log.epoch,
             seq=seq,
             origin_time_us=self.now.us,
-            publications=1,
             keys=keys,
-            mask=1,
-            body=memoryview(body),
+            body=body,
         )
 
 

@@ -4,7 +4,6 @@ import mqtt5
 from mqtt5 import PublishPacket, QoS
 
 from federator.protocol.filters import FilterTrie
-from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.group_records import MemberRecord
 from federator.protocol.sharing.assignment import Assignment
 from federator.protocol.sharing.ledger import Ledger, LedgerParameters
@@ -14,6 +13,7 @@ from federator.runtime.mqtt.wire import read_packets, split_run
 from federator.runtime.sharing.destination import ShareDestination
 from federator.runtime.sharing.origin import ShareCounters, ShareOrigin
 from lab.sim.data import publish_each
+from tests.protocol.frames import made_frame
 
 US, N2, N3 = 1, 2, 3
 JOBS = ("g", "jobs/#")
@@ -107,21 +107,10 @@ class Agent:
         """A parcel for us."""
         run = b"".join(packets)
         body = memoryview(pack_parcel(epoch, number) + run)
-        frame = Frame(
-            flags=0,
-            hops=0,
-            hop_limit=9,
-            sender=origin,
-            origin=origin,
-            epoch=epoch,
-            seq=1,
-            origin_time_us=0,
-            publications=len(packets) or 1,
-            keys=b"",
-            mask=1,
-            body=body,
+        came = made_frame(
+            origin=origin, epoch=epoch, publications=len(packets) or 1, keys=b"", body=body
         )
-        self.destination.on_parcel(frame, unpack_parcel(body))
+        self.destination.on_parcel(came, unpack_parcel(body))
 
     def taken(self, *packets):
         """Stand-ins got these; what became of each."""
