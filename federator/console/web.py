@@ -50,7 +50,7 @@ from federator.protocol.filters import validate_filter, validate_topic
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
 from federator.runtime.process import scrape
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
-from federator.runtime.process.exposition import Value, build_info, families
+from federator.runtime.process.exposition import build_info, families
 
 TEXT_MAX: Final = 1_024
 TRACE_S: Final = 5.0
@@ -176,7 +176,7 @@ class Console:
         observer, crowd = self._observer, self._crowd
         age_ms = observer.picture.age_ms(monotonic_ms())
         connections = observer.connections
-        values: dict[str, Value] = {
+        values: dict[str, float] = {
             **observer.picture.counts(),
             "ready": int(self._ready()[0]),
             "viewers": crowd.pages,

@@ -22,10 +22,11 @@ import re
 import socket
 from collections.abc import Callable, Collection, Iterable, Mapping
 from http import HTTPStatus
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import structlog
+from msgspec import to_builtins
 
 from federator.errors import ConfigError
 from federator.runtime.process.antechamber import Antechamber
@@ -288,4 +289,8 @@ def _is_address(name: str) -> bool:
 
 
 def _json(value: object) -> _Answer:
-    return HTTPStatus.OK, _JSON, json.dumps(value, default=str).encode() + b"\n"
+    return HTTPStatus.OK, _JSON, json.dumps(value, default=_builtins).encode() + b"\n"
+
+
+def _builtins(value: object) -> Any:  # noqa: ANN401
+    return to_builtins(value, enc_hook=str)
