@@ -241,7 +241,7 @@ def _broker(each: Watched, status: Mapping[str, Any]) -> Mapping[str, Renderable
     cpu = each.rate("process.cpu_s")
     return {
         "state": _state(status),
-        "clients": amount(each.value("failover.local_clients")),
+        "clients": amount(each.value("failover.clients")),
         "filters": amount(each.value("routing.filters")),
         "published/s": amount(each.rate("counters.data.publications_in")),
         "delivered/s": amount(each.rate("counters.data.delivered_publications")),

@@ -193,14 +193,9 @@ class Services:
             data_link=control.data_link,
             ready=self.ready,
             name_of=node.failover.name_of,
-        )
-        self.home_assistant = HomeAssistantTeller(
-            settings,
-            folder=data.state.path,
-            link=link,
-            links=node.links,
-            ready=self.ready,
-            name_of=node.failover.name_of,
+            home_assistant=HomeAssistantTeller(
+                settings, folder=data.state.path, link=link, links=node.links
+            ),
         )
         self.links = LinkView(
             links=node.links,

@@ -17,7 +17,6 @@ from msgspec.structs import asdict as fields
 from federator.config.certificates import expiries_s
 from federator.config.settings import Settings
 from federator.protocol.forwarding.counters import DELAY_BOUNDS_US
-from federator.protocol.links.standing import Standing
 from federator.protocol.opentelemetry.spans import PLACES
 from federator.protocol.telemetry.agent_status import AgentStatus
 from federator.runtime.agent.agent import Agent
@@ -97,7 +96,7 @@ class AgentPages(AgentView):
         }
 
     def metrics(self) -> Iterable[Family]:
-        from federator.runtime.observability import metrics  # noqa: PLC0415 - of few agents
+        from federator.runtime.observability import metrics  # noqa: PLC0415 - if scraped
 
         return families((*metrics.AGENT, *metrics.LINK), self.read())
 
@@ -134,7 +133,7 @@ class AgentPages(AgentView):
             ready=condition.ready,
             ready_reason=condition.reason,
             stands_well=condition.ready and condition.standing.well,
-            standing=_standing(condition.standing),
+            standing=_of(condition.standing, "word", "well", "reasons"),
             about=_about(settings),
             broker=_broker(settings, control, services),
             security=_security(settings, control, services),
@@ -150,7 +149,10 @@ class AgentPages(AgentView):
             retained=_retained(data),
             loops=_loops(data),
             share={"scope": settings.share.scope, **data.sharing.snapshot()},
-            settling=_settling(services),
+            settling={
+                **_of(services.settling.settling, "settled", "gave_up", "refused"),
+                "malformed": services.settling.malformed,
+            },
             tracing={"malformed": data.tracing.malformed},
             custody={
                 "log_limit": settings.custody.bytes_max,
@@ -186,8 +188,9 @@ class AgentPages(AgentView):
 # The sections
 
 
-def _standing(standing: Standing) -> Section:
-    return {"word": standing.word.value, "well": standing.well, "reasons": standing.reasons}
+def _of(part: object, *names: str) -> Section:
+    """These attributes of ``part``."""
+    return {name: getattr(part, name) for name in names}
 
 
 def _about(settings: Settings) -> Section:
@@ -243,8 +246,8 @@ def _routing(settings: Settings, control: ControlParts, data: DataParts) -> Sect
         "filters_limit": settings.mesh.filters_max,
         "local_filters": sum(s.local for s in meshes) + sum(s.local for s in straight),
         "destinations": sum(len(s.brokers) for s in straight),
-        "topics_cached": data.path.forwarder.topics_cached,
-        "origins": data.path.plane.origins,
+        **_of(data.forwarder, "topics_cached"),
+        **_of(data.path.plane, "origins"),
     }
 
 
@@ -298,9 +301,7 @@ def _retained(data: DataParts) -> Section | None:
         "topics": len(store) - store.tombstones,
         "tombstones": store.tombstones,
         "topics_max": data.retained.settings.topics_max,
-        "guests": store.places.guests,
-        "refused": store.places.refused,
-        "crowded": store.places.crowded,
+        **_of(store.places, "guests", "refused", "crowded"),
         "full": full,
         "looks": scanner.count,
         "looks_incomplete": scanner.incomplete,
@@ -308,26 +309,11 @@ def _retained(data: DataParts) -> Section | None:
     }
 
 
-def _settling(services: Services) -> Section:
-    settling = services.settling.settling
-    return {
-        "settled": settling.settled,
-        "gave_up": settling.gave_up,
-        "refused": settling.refused,
-        "malformed": services.settling.malformed,
-    }
-
-
 def _counters(control: ControlParts, data: DataParts) -> Section:
     """Messages by kind, and publications."""
-    traffic = control.traffic
+    kinds = ("sent", "sent_bytes", "received", "malformed", "dropped", "refused")
     return {
-        "control_sent": dict(traffic.sent),
-        "control_sent_bytes": dict(traffic.sent_bytes),
-        "control_received": dict(traffic.received),
-        "control_malformed": dict(traffic.malformed),
-        "control_dropped": dict(traffic.dropped),
-        "control_refused": dict(traffic.refused),
+        **{f"control_{kind}": dict(getattr(control.traffic, kind)) for kind in kinds},
         "data": asdict(data.path.counters),
         "copies_dropped": data.cover.duplicates_dropped,
     }
@@ -345,11 +331,8 @@ def _flows(data: DataParts) -> Section:
     flows, rest = data.path.intake.flows.told(data.forwarder)
     return {
         "heaviest": [
-            {
-                "filters": flow.filters,
-                "destinations": flow.destinations,
-                "meshed": flow.meshed,
-                "planned": flow.planned,
+            fields(flow)
+            | {
                 "rate": round(flow.rate),
                 "error": round(flow.error),
                 "publications": round(flow.publications, 2),
@@ -369,18 +352,15 @@ def _failover(settings: Settings, control: ControlParts, services: Services) -> 
     states = Counter(member.state for _, member in failover.presence)
     states["draining" if draining else "up"] += 1
     return {
-        "controller": failover.controller,
-        "in_office": failover.is_controller,
+        **_of(failover, "controller", "is_controller"),
         "draining": draining,
         "takeovers": len(takeovers),
         "stood_in": sum(made.substitute == settings.broker_id for made in takeovers.values()),
         "flow_rows": len(failover.table),
-        "sessions_waiting": len(prepared.waiting),
-        "local_clients": services.failover.clients,
         "brokers": {state: states[state] for state in ("up", "draining", "gone")},
-        "sessions_prepared": prepared.prepared,
-        "sessions_refused": prepared.refused,
         "names_refused": failover.presence.names_refused,
+        "clients": services.failover.clients,
+        "sessions": {**_of(prepared, "prepared", "refused"), "waiting": len(prepared.waiting)},
     }
 
 
@@ -404,15 +384,11 @@ def _stream(settings: Settings, services: Services) -> Section | None:
     if stream is None:
         return None
     return {
-        "bytes": stream.spool.bytes_held,
+        **_of(stream.spool, "bytes_held", "written", "dropped"),
         "bytes_max": settings.metrics.spool_bytes_max,
-        "batches": stream.spool.written,
-        "dropped": stream.spool.dropped,
-        "lost": stream.records_lost,
+        "records_lost": stream.records_lost,
         "failures": stream.trouble.failures,
-        "answers": stream.replay.answered,
-        "refused": stream.replay.refused,
-        "malformed": stream.replay.malformed,
+        "asks": _of(stream.replay, "answered", "refused", "malformed"),
     }
 
 
@@ -420,13 +396,10 @@ def _spans(settings: Settings, data: DataParts) -> Section | None:
     """OpenTelemetry traces."""
     if data.spans is None:
         return None
-    recorder, exporter = data.spans.recorder, data.spans.exporter
+    recorder = data.spans.recorder
     return {
         "share": recorder.places / PLACES,
-        "waiting": exporter.waiting,
-        "limit": settings.opentelemetry.queue_spans_max,
-        "exported": exporter.exported,
-        "failed": exporter.failed,
-        "dropped": exporter.dropped,
         "passed_over": recorder.passed_over,
+        "waiting_max": settings.opentelemetry.queue_spans_max,
+        **_of(data.spans.exporter, "waiting", "exported", "failed", "dropped"),
     }

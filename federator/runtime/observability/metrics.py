@@ -152,19 +152,21 @@ counter share
   lost share_lost Publications for groups given up or refused.
 gauge failover
   controller controller_id Id of the broker that is the controller for us.
-  in_office controller_in_office 1 when we hold the office of the controller.
+  is_controller controller_in_office 1 when we hold the office of the controller.
   draining draining 1 while an operator moves our clients away.
   takeovers takeovers Brokers that somebody has stepped in for, as we know.
   stood_in brokers_stood_in_for Brokers that we have stepped in for.
   flow_rows session_flow_rows Rows of the session flow table, all brokers.
-  sessions_waiting sessions_waiting Prepared sessions whose client has not come.
-  local_clients local_clients Clients connected to our broker, as failover knows them.
+  clients local_clients Clients connected to our broker, as failover knows them.
 gauge failover state
   brokers brokers Brokers of the federation, us too.
 counter failover
-  sessions_prepared sessions_prepared Sessions made for clients of dead brokers.
-  sessions_refused sessions_refused Sessions that our broker did not let us make.
   names_refused broker_names_refused Records of brokers with what is no name.
+gauge failover.sessions
+  waiting sessions_waiting Prepared sessions whose client has not come.
+counter failover.sessions
+  prepared sessions_prepared Sessions made for clients of dead brokers.
+  refused sessions_refused Sessions that our broker did not let us make.
 gauge topology
   brokers topology_brokers Brokers that tell of their links; mode auto only.
   links topology_links Links of which both ends tell; mode auto only.
@@ -182,20 +184,21 @@ counter direct
   by_broker direct_frames_repeated Frames not confirmed when a way ended: by broker.
   refused direct_refused Callers at the port for agents that were sent away.
 gauge stream
-  bytes metrics_spool_bytes Size of the metrics stream's spool on disk.
+  bytes_held metrics_spool_bytes Size of the metrics stream's spool on disk.
   bytes_max metrics_spool_limit_bytes Most that the spool may have (metrics.spool_bytes_max).
 counter stream
-  batches metrics_batches_written Batches of the metrics stream written.
+  written metrics_batches_written Batches of the metrics stream written.
   dropped metrics_batches_dropped Batches dropped for room in the spool.
-  lost metrics_records_lost Records that found no room, in memory or on disk.
+  records_lost metrics_records_lost Records that found no room, in memory or on disk.
   failures metrics_write_failures Times that the spool could not be written.
-  answers metrics_answers_sent Messages of batches sent again on request.
+counter stream.asks
+  answered metrics_answers_sent Messages of batches sent again on request.
   refused metrics_asks_refused Asks beyond those that can wait or be judged.
   malformed metrics_asks_malformed Asks that mean nothing.
 gauge spans
   share spans_share Share of frames that are told as spans now.
   waiting spans_waiting Spans that wait for the collector.
-  limit spans_waiting_limit Most that may wait (opentelemetry.queue_spans_max).
+  waiting_max spans_waiting_limit Most that may wait (opentelemetry.queue_spans_max).
 counter spans
   exported spans_exported Spans that the collector took.
   failed spans_failed Spans sent in vain: the collector refused, or was silent.

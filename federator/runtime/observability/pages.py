@@ -144,18 +144,7 @@ def search_page(failover: Failover, broker: BrokerId, filters: Iterable[str], te
         filter_ for filter_ in looked_at if lowered in filter_.lower() or _takes(filter_, text)
     )
     return {
-        "rows": [
-            {
-                "client": row.client,
-                "broker": broker,
-                "action": row.action,
-                "topic": row.topic,
-                "on": row.on,
-                "keeps": row.keeps,
-                "gateway": row.gateway,
-            }
-            for row in sorted(rows)[:FOUND_MAX]
-        ],
+        "rows": [{**structs.asdict(row), "broker": broker} for row in sorted(rows)[:FOUND_MAX]],
         "rows_total": len(rows),
         "filters": matching[:FOUND_MAX],
         "filters_total": len(matching),
