@@ -8,11 +8,12 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec.structs import asdict as fields
+from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from federator.config.certificates import expiries_s
 from federator.config.settings import Settings
@@ -88,7 +89,7 @@ class AgentPages(AgentView):
         """The status, with routes, flows, groups and names beside."""
         services, data, status = self._agent.services, self._agent.data, self.read()
         return {
-            **fields(status),
+            **asdict(status),
             **services.routes.status(),
             "names": self._names(),
             "flows": _flows(data),
@@ -305,7 +306,7 @@ def _retained(data: DataParts) -> Section | None:
         "full": full,
         "looks": scanner.count,
         "looks_incomplete": scanner.incomplete,
-        **asdict(data.retained.counters),
+        **to_builtins(data.retained.counters),
     }
 
 
@@ -314,7 +315,7 @@ def _counters(control: ControlParts, data: DataParts) -> Section:
     kinds = ("sent", "sent_bytes", "received", "malformed", "dropped", "refused")
     return {
         **{f"control_{kind}": dict(getattr(control.traffic, kind)) for kind in kinds},
-        "data": asdict(data.path.counters),
+        "data": to_builtins(data.path.counters),
         "copies_dropped": data.cover.duplicates_dropped,
     }
 
@@ -331,7 +332,7 @@ def _flows(data: DataParts) -> Section:
     flows, rest = data.path.intake.flows.told(data.forwarder)
     return {
         "heaviest": [
-            fields(flow)
+            asdict(flow)
             | {
                 "rate": round(flow.rate),
                 "error": round(flow.error),

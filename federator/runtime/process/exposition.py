@@ -127,7 +127,7 @@ def _value(section: object, row: Definition) -> Value | None:
         labels = tuple(str(_get(section, label)) for label in row.labels)
         return {labels: 1} if all(labels) else None
     value: Value | None = _get(section, row.attribute)
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return value
     return {(str(key),): number for key, number in value.items()}
 
@@ -135,7 +135,7 @@ def _value(section: object, row: Definition) -> Value | None:
 def _by_entry(section: Any, row: Definition) -> Value | None:  # noqa: ANN401
     """``row`` of each entry of ``section``; ``None`` if no entry has it."""
     values: dict[tuple[str, ...], Any] = {}
-    if isinstance(section, Mapping):
+    if isinstance(section, dict):
         values = {(key,): _get(entry, row.attribute) for key, entry in section.items()}
     else:
         for entry in section or ():
@@ -145,4 +145,4 @@ def _by_entry(section: Any, row: Definition) -> Value | None:  # noqa: ANN401
 
 
 def _get(holder: object, name: str) -> Any:  # noqa: ANN401
-    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+    return holder.get(name) if isinstance(holder, dict) else getattr(holder, name, None)

@@ -17,16 +17,15 @@ Source: RFC 9112 for the messages; the Prometheus exposition format for /metrics
 
 import asyncio
 import ipaddress
-import json
 import re
 import socket
 from collections.abc import Callable, Collection, Iterable, Mapping
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import structlog
-from msgspec import to_builtins
 
 from federator.errors import ConfigError
 from federator.runtime.process.antechamber import Antechamber
@@ -289,8 +288,5 @@ def _is_address(name: str) -> bool:
 
 
 def _json(value: object) -> _Answer:
-    return HTTPStatus.OK, _JSON, json.dumps(value, default=_builtins).encode() + b"\n"
-
-
-def _builtins(value: object) -> Any:  # noqa: ANN401
-    return to_builtins(value, enc_hook=str)
+    text = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=0)
+    return HTTPStatus.OK, _JSON, text + b"\n"

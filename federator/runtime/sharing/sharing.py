@@ -9,12 +9,13 @@ Source: docs/protocol.md 12.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 import structlog
 from mqtt5 import QoS
+from msgspec import to_builtins
 
 from federator.errors import DecodeError
 from federator.protocol.effects import FilterRoute
@@ -172,7 +173,7 @@ class Sharing:
         return {
             "groups_total": len(self.membership),
             "owed": len(self.origin.ledger),
-            **asdict(self.counters),
+            **to_builtins(self.counters),
             "records_waiting": self.membership.waiting,
             "stand_ins_standing": self.stand_ins.standing,
             "owed_bytes": self.origin.ledger.bytes,

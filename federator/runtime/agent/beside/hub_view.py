@@ -8,8 +8,9 @@ Source: docs/hubs.md; docs/observability.md.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from federator.protocol.data.arrivals import Arrivals
 from federator.protocol.types import BrokerId
@@ -92,5 +93,5 @@ def ports_section(hub: "Hub | None") -> Section | None:
     sums = Counter[str]({"leaves": len(hub.ports)})
     for port in hub.ports.values():
         path = port.data.path
-        sums.update(asdict(path.counters) | counts(path.custody, path.stores))
+        sums.update(to_builtins(path.counters) | counts(path.custody, path.stores))
     return dict(sums)
