@@ -6,7 +6,6 @@ Source: docs/observability.md, "Collector".
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -16,7 +15,7 @@ from federator.collector.collector import Collector
 from federator.collector.landing import Landing
 from federator.config.all_brokers.collector import CollectorSettings
 from federator.runtime.process import service_manager
-from federator.runtime.process.exposition import Definition, Family, families, table
+from federator.runtime.process.exposition import Family, families, table
 from federator.runtime.process.http import AgentView
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
@@ -25,54 +24,38 @@ LEAVE_S: Final = 10.0
 """Time limit for landing the rest at the end; what is not landed is requested again."""
 
 _log = structlog.get_logger()
-_table: Final = partial(table, prefix="federator_collector_")
 
-COUNTERS: Final = _table(
-    "counter",
-    ("asked", "asks_sent", "Questions to agents."),
-    ("unanswered", "asks_unanswered", "Questions not answered to their end in time."),
-    ("stray", "answers_stray", "Answers that nobody asked for, or that came twice."),
-    (
-        "malformed",
-        "words_malformed",
-        "Guides, heads and answers that are none, or not of who was asked.",
-    ),
-    ("refused", "words_refused", "Guides, heads and answers that no agent's key has signed."),
-    ("no_room", "answers_dropped", "Answers dropped because the memory was full."),
-    ("landed_files", "landed_files", "Files landed."),
-    ("landed_bytes", "landed_bytes", "Bytes landed."),
-    ("lost", "batches_lost", "Batches that can never be had, landed as gaps."),
-    (
-        "skipped",
-        "batches_skipped",
-        "Numbers of no batch: agents skip some when their machine started anew.",
-    ),
-    ("misled", "connections_misled", "Connections behind which somebody else was than expected."),
-    ("land_failures", "land_failures", "Times that a file could not be written."),
+COLLECTOR: Final = table(
+    "federator_collector",
+    """
+counter counters
+  asked asks_sent Questions to agents.
+  unanswered asks_unanswered Questions not answered to their end in time.
+  stray answers_stray Answers that nobody asked for, or that came twice.
+  malformed words_malformed Guides, heads and answers that are none, or not of who was asked.
+  refused words_refused Guides, heads and answers that no agent's key has signed.
+  no_room answers_dropped Answers dropped because the memory was full.
+  landed_files landed_files Files landed.
+  landed_bytes landed_bytes Bytes landed.
+  lost batches_lost Batches that can never be had, landed as gaps.
+  skipped batches_skipped Numbers of no batch: agents skip some when their machine started anew.
+  misled connections_misled Connections behind which somebody else was than expected.
+  land_failures land_failures Times that a file could not be written.
+counter .
+  http_refused http_connections_refused HTTP connections that gave way to others.
+gauge .
+  ready ready 1 when some broker can be read.
+  files files Landed files.
+  bytes files_bytes Bytes of landed files.
+  bytes_in_memory memory_bytes Bytes not yet landed.
+gauge spools[broker,spool] broker spool
+  lag lag_batches Batches (seconds) that the spool has and that are not landed.
+gauge brokers[url] url
+  subscribed broker_up 1 when the broker can be asked.
+""",
 )
-"""Counters by the names that they have in ``/status``."""
-
-COLLECTOR: Final[tuple[Definition, ...]] = (
-    *COUNTERS,
-    *_table(
-        "counter",
-        ("http_refused", "http_connections_refused", "HTTP connections that gave way to others."),
-    ),
-    *_table(
-        "gauge",
-        ("ready", "ready", "1 when some broker can be read."),
-        ("files", "files", "Landed files."),
-        ("bytes", "files_bytes", "Bytes of landed files."),
-        ("bytes_in_memory", "memory_bytes", "Bytes not yet landed."),
-    ),
-    *_table(
-        "gauge",
-        ("lag", "lag_batches", "Batches (seconds) that the spool has and that are not landed."),
-        labels=("broker", "spool"),
-    ),
-    *_table("gauge", ("up", "broker_up", "1 when the broker can be asked."), labels=("url",)),
-)
-
+COUNTERS: Final = tuple(row.attribute for row in COLLECTOR if row.under == "counters")
+"""By the names that they have in ``/status``."""
 
 LISTED_MAX: Final = 1_000
 """Spools in one answer."""
@@ -95,7 +78,7 @@ class CollectorView(AgentView):
     def counters(self) -> Mapping[str, int]:
         """Counters since the start, summed over all spools."""
         collector = self._collector
-        counters = {row.attribute: 0 for row in COUNTERS}
+        counters = dict.fromkeys(COUNTERS, 0)
         spools = [asdict(position.counters) for position in collector.collection.positions()]
         for counts in (*spools, asdict(collector.collection.counters)):
             for name, value in counts.items():
@@ -120,6 +103,7 @@ class CollectorView(AgentView):
                     "url": source.url,
                     "id": source.broker,
                     "connected": source.link.connected,
+                    "subscribed": source.link.subscribed,
                     "error": source.link.last_error,
                 }
                 for source in islice(collector.sources.values(), LISTED_MAX)
@@ -130,6 +114,7 @@ class CollectorView(AgentView):
             "bytes": collector.landing.bytes,
             "bytes_in_memory": collector.collection.bytes_held,
             "counters": self.counters(),
+            "http_refused": self.http_refused(),
         }
 
     def routes(self) -> Iterable[Answer]:
@@ -149,23 +134,7 @@ class CollectorView(AgentView):
         )
 
     def metrics(self) -> Iterable[Family]:
-        """Counters and gauges."""
-        collector = self._collector
-        positions = list(islice(collector.collection.positions(), LISTED_MAX))
-        sources = islice(collector.sources.values(), LISTED_MAX)
-        return families(
-            COLLECTOR,
-            {
-                **self.counters(),
-                "http_refused": self.http_refused(),
-                "ready": int(self.ready()[0]),
-                "files": collector.landing.files,
-                "bytes": collector.landing.bytes,
-                "bytes_in_memory": collector.collection.bytes_held,
-                "lag": {(str(p.key[0]), p.key[1]): p.lag for p in positions},
-                "up": {(source.url,): int(source.link.subscribed) for source in sources},
-            },
-        )
+        return families(COLLECTOR, self.status())
 
 
 def serve(settings: CollectorSettings, source: Source[CollectorSettings]) -> None:

@@ -14,14 +14,12 @@ Source: docs/console.md.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import floor, log10
-from typing import Annotated, Any, Final, Literal
-
-import msgspec
+from typing import Any, Final, Literal
 
 from federator.console.answers import read_answer
 from federator.protocol.messages.broker_names import sound_name
-from federator.protocol.messages.fields import Id
 from federator.protocol.messages.guide import Guide, GuideBroker, Takeover
+from federator.protocol.telemetry.agent_status import LinkStatus, LivePage
 from federator.protocol.types import BrokerId, Millis
 
 SILENT_AFTER_MS: Final = 6_000
@@ -36,58 +34,6 @@ LINKS_MAX: Final = 16_384
 State = Literal["ready", "not_ready", "draining", "starting", "silent", "unreached", "down"]
 Pair = tuple[BrokerId, BrokerId]
 Record = dict[str, Any]
-
-_Text = Annotated[str, msgspec.Meta(max_length=1_024)]
-_Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-
-
-class LiveLink(msgspec.Struct, frozen=True):
-    """What an agent reports about a connection to a neighbour; as in ``/status``."""
-
-    neighbour: Id | None
-    state: _Text
-    address: _Text = ""
-    reason: _Text | None = None
-    cost: _Amount | None = None
-    rtt_ms: _Amount | None = None
-    rate: _Amount | None = None
-    capacity: _Amount | None = None
-    load: _Amount | None = None
-    datagrams: dict[str, Any] | None = None
-    direct: dict[str, Any] | None = None
-
-    @property
-    def transport(self) -> str:
-        """How it transports publications."""
-        scheme = self.address.partition("://")[0][:8]
-        extra = [
-            what
-            for what, part in (("datagrams", self.datagrams), ("direct", self.direct))
-            if part is not None and part.get("used")
-        ]
-        return " + ".join([scheme, *extra])
-
-
-class LivePage(msgspec.Struct, frozen=True):
-    """An agent's answer to the page ``live``."""
-
-    ready: bool
-    ready_reason: _Text
-    epoch: _Count
-    name: str = ""
-    release: _Text = ""
-    standing: _Text = ""
-    standing_reasons: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=64)] = ()
-    run: _Text | None = None
-    draining: bool = False
-    clients: _Count | None = None
-    core_of: _Count = 0
-    filters: _Count = 0
-    published: _Count = 0
-    delivered: _Count = 0
-    dropped: _Count = 0
-    links: Annotated[tuple[LiveLink, ...], msgspec.Meta(max_length=4_096)] = ()
 
 
 def read_live(body: Mapping[str, Any]) -> LivePage:
@@ -112,7 +58,7 @@ class _Known:
     doubted_ms: Millis | None = None  # when its broker last reported that its agent vanished
     guided: GuideBroker | None = None
     address: str = ""
-    links: dict[BrokerId, LiveLink] = field(default_factory=dict)
+    links: dict[BrokerId, LinkStatus] = field(default_factory=dict)
 
 
 class Picture:
@@ -418,7 +364,7 @@ def _takeover(told: Takeover) -> Record:
     return {"broker": told.broker, "substitute": told.substitute}
 
 
-def _better(one: LiveLink | None, other: LiveLink) -> LiveLink:
+def _better(one: LinkStatus | None, other: LinkStatus) -> LinkStatus:
     """Of two connections to one neighbour, the one that is up."""
     return one if one is not None and one.state == "up" else other
 

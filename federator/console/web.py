@@ -50,7 +50,7 @@ from federator.protocol.filters import validate_filter, validate_topic
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
 from federator.runtime.process import scrape
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
-from federator.runtime.process.exposition import Value, build_info, families
+from federator.runtime.process.exposition import build_info, families
 
 TEXT_MAX: Final = 1_024
 TRACE_S: Final = 5.0
@@ -173,30 +173,20 @@ class Console:
 
     async def metrics(self, request: Request) -> Response:
         """The metrics for Prometheus."""
-        observer, crowd = self._observer, self._crowd
+        observer = self._observer
         age_ms = observer.picture.age_ms(monotonic_ms())
-        connections = observer.connections
-        values: dict[str, Value] = {
+        record = {
             **observer.picture.counts(),
             "ready": int(self._ready()[0]),
-            "viewers": crowd.pages,
-            "viewers_refused": crowd.turned_away,
-            "questions": crowd.asked,
-            "questions_refused": crowd.refused,
-            "asked": observer.asked,
-            "unanswered": observer.unanswered,
-            "malformed": connections.malformed + observer.unclear,
+            "crowd": self._crowd,
+            "observer": observer,
+            "malformed": observer.connections.malformed + observer.unclear,
             "words_refused": sum(observer.words.refused.values()),
-            "misled": connections.misled,
-            "left_out": observer.picture.left_out,
-            "sign_ins_refused": self._operators.refused,
-            "orders": observer.orders,
-            "history_asked": self._dashboard.asked,
-            "history_failed": self._dashboard.failed,
+            "operators": self._operators,
+            "dashboard": self._dashboard,
+            "snapshot_age": None if age_ms is None else age_ms / 1_000,
         }
-        if age_ms is not None:
-            values["snapshot_age"] = age_ms / 1_000
-        text = scrape.text((*build_info(), *families(CONSOLE, values)))
+        text = scrape.text((*build_info(), *families(CONSOLE, record)))
         return Response(text, media_type=scrape.CONTENT_TYPE)
 
     async def stream(self, request: Request) -> Response:

@@ -16,7 +16,7 @@ from federator.config.gateway import GatewaySettings
 from federator.gateway.gateway import Gateway
 from federator.gateway.metrics import GATEWAY
 from federator.runtime.process import service_manager
-from federator.runtime.process.exposition import Family, Labelled, families
+from federator.runtime.process.exposition import Family, families
 from federator.runtime.process.http import AgentView
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
@@ -41,7 +41,7 @@ class GatewayView(AgentView):
         settings = gateway.settings
         files = [listener.cert_file for listener in settings.listeners]
         files += [broker.cert_file for broker in settings.brokers]
-        self._tls: Labelled = {(file,): end_s for file, end_s in expiries_s(files).items()}
+        self._certificates = expiries_s(files)
 
     def ready(self) -> tuple[bool, str]:
         """Whether clients can be attached, and the reason if not."""
@@ -66,6 +66,12 @@ class GatewayView(AgentView):
             "ready_reason": reason,
             "clients": len(gateway.clients),
             "connecting": len(gateway.connecting),
+            "unfinished": len(gateway.antechamber),
+            "connecting_bytes": gateway.antechamber.bytes,
+            "away": sum(not a.session.attached for a in gateway.clients.values()),
+            "unsafe": sum(gateway.journal.unsafe(id) for id in gateway.brokers),
+            "http_refused": self.http_refused(),
+            "certificates": self._certificates,
             "states": Counter(a.session.state.value for a in gateway.every),
             "controller": guide.controller if guide is not None else None,
             "brokers": [
@@ -107,28 +113,7 @@ class GatewayView(AgentView):
         return {"enabled": False, "controller": guide.controller if guide is not None else None}
 
     def metrics(self) -> Iterable[Family]:
-        """The counters and gauges for Prometheus."""
-        gateway = self._gateway
-        here = Counter(a.broker.id for a in gateway.every if a.broker is not None)
-        brokers = gateway.brokers.values()
-        return families(
-            GATEWAY,
-            {
-                **asdict(gateway.counters),
-                "http_refused": self.http_refused(),
-                "ready": int(self.ready()[0]),
-                "clients": len(gateway.clients),
-                "connecting": len(gateway.connecting),
-                "unfinished": len(gateway.antechamber),
-                "connecting_bytes": gateway.antechamber.bytes,
-                "away": sum(not a.session.attached for a in gateway.clients.values()),
-                "journal_bytes": gateway.journal.bytes,
-                "unsafe": sum(gateway.journal.unsafe(id) for id in gateway.brokers),
-                "up": {(str(broker.id),): int(broker.up) for broker in brokers},
-                "attached": {(str(broker.id),): here[broker.id] for broker in brokers},
-                "tls_expiry": self._tls,
-            },
-        )
+        return families(GATEWAY, self.status())
 
 
 def serve(settings: GatewaySettings, source: Source[GatewaySettings]) -> None:

@@ -5,7 +5,6 @@ Source: docs/steering.md.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from itertools import islice
 from os import EX_CONFIG, EX_NOPERM, EX_UNAVAILABLE
 from pathlib import Path
@@ -19,7 +18,7 @@ from federator.planner.steering.moves import Decision, Move, fullest
 from federator.planner.steering.placing import Placing
 from federator.protocol.messages.steering import VALID_MS_MAX
 from federator.runtime.process import service_manager
-from federator.runtime.process.exposition import Definition, Family, families, table
+from federator.runtime.process.exposition import Family, families, table
 from federator.runtime.process.http import AgentView
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
@@ -41,37 +40,35 @@ SET_CAPACITY: Final = (
 )
 
 _log = structlog.get_logger()
-_table: Final = partial(table, prefix="federator_steerer_")
-
-STEERER: Final[tuple[Definition, ...]] = (
-    *_table(
-        "counter",
-        ("loads", "loads", "Loads that agents told."),
-        ("loads_dropped", "loads_dropped", "Loads dropped while a decision took long."),
-        ("plans", "plans_published", "Plans published, one for each broker and renewal."),
-        ("plans_refused", "plans_refused", "Plans that a broker refused."),
-        ("decisions", "decisions", "Decisions, with and without moves."),
-        ("core_moves", "core_moves", "Brokers that were given another priority as a core."),
-        ("moves", "moves", "Flows that were given a tree, another one, or the ordinary way."),
-        ("malformed", "words_malformed", "Guides, loads and plans that are none."),
-        ("refused", "words_refused", "Guides, loads and plans that no key of ours trusts."),
-        ("misled", "connections_misled", "Connections with another broker behind them."),
-        ("http_refused", "http_connections_refused", "HTTP connections that gave way to others."),
-    ),
-    *_table(
-        "gauge",
-        ("ready", "ready", "1 when agents tell their loads."),
-        ("steers", "steers", "1 when we steer, 0 when somebody else does."),
-        ("trees", "trees", "Trees in force."),
-        ("cores", "cores_placed", "Brokers that have a priority as a core from us."),
-        ("kept", "kept_publications_rate", "Publications per second kept at edges, as told last."),
-        ("kept_bits", "kept_bits_per_second", "Bits per second of those."),
-        ("flows", "flows", "Flows known."),
-        ("agents", "agents", "Agents that told their load of late."),
-        ("fullest", "link_load_ratio", "Load over capacity of the fullest link, as told last."),
-        ("decision_s", "decision_seconds", "How long the last decision took."),
-    ),
-    *_table("gauge", ("up", "broker_up", "1 when the broker can be read."), labels=("url",)),
+STEERER: Final = table(
+    "federator_steerer",
+    """
+counter .
+  loads loads Loads that agents told.
+  loads_dropped loads_dropped Loads dropped while a decision took long.
+  plans plans_published Plans published, one for each broker and renewal.
+  plans_refused plans_refused Plans that a broker refused.
+  decisions decisions Decisions, with and without moves.
+  core_moves core_moves Brokers that were given another priority as a core.
+  moves moves Flows that were given a tree, another one, or the ordinary way.
+  malformed words_malformed Guides, loads and plans that are none.
+  refused words_refused Guides, loads and plans that no key of ours trusts.
+  misled connections_misled Connections with another broker behind them.
+  http_refused http_connections_refused HTTP connections that gave way to others.
+gauge .
+  ready ready 1 when agents tell their loads.
+  steers steers 1 when we steer, 0 when somebody else does.
+  trees trees Trees in force.
+  cores cores_placed Brokers that have a priority as a core from us.
+  kept kept_publications_rate Publications per second kept at edges, as told last.
+  kept_bits kept_bits_per_second Bits per second of those.
+  flows flows Flows known.
+  agents agents Agents that told their load of late.
+  fullest link_load_ratio Load over capacity of the fullest link, as told last.
+  decision_s decision_seconds How long the last decision took.
+gauge . url
+  up broker_up 1 when the broker can be read.
+""",
 )
 
 Answer = dict[str, object]
@@ -184,7 +181,7 @@ class SteererView(AgentView):
                 "agents": len(steerer.loads),
                 "fullest": fullest(steerer.measured()),
                 "decision_s": steerer.decision_ms / 1_000,
-                "up": {(source.url,): int(source.link.subscribed) for source in sources},
+                "up": {source.url: source.link.subscribed for source in sources},
             },
         )
 

@@ -19,9 +19,9 @@ from federator.config.all_brokers.collector import CollectedBrokerSettings
 from federator.config.all_brokers.console import ConsoleHttpSettings, ConsoleSettings
 from federator.console.listener import PagesConfig, listening
 from federator.console.observer import Observer
-from federator.console.picture import LiveLink, LivePage
 from federator.console.stream import Pulse
 from federator.console.web import Console
+from federator.protocol.telemetry.agent_status import LinkStatus, LivePage
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from lab.console.browser import chromium, opened, until
@@ -83,7 +83,7 @@ class Federation:
             published=monotonic_ms(),
             delivered=2 * monotonic_ms(),
             links=tuple(
-                LiveLink(
+                LinkStatus(
                     neighbour=BrokerId(other),
                     state="up",
                     address="mqtt://10.0.0.1",

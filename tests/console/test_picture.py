@@ -8,18 +8,17 @@ from federator.console.picture import (
     BROKERS_MAX,
     DOUBTED_MS,
     SILENT_AFTER_MS,
-    LiveLink,
-    LivePage,
     Picture,
     rates_between,
     read_live,
 )
 from federator.errors import DecodeError
 from federator.protocol.messages.guide import Guide, GuideBroker, Takeover
+from federator.protocol.telemetry.agent_status import LinkStatus, LivePage
 
 
 def page(*links, **more):
-    told = tuple(LiveLink(neighbour=n, state="up" if up else "down") for n, up in links)
+    told = tuple(LinkStatus(neighbour=n, state="up" if up else "down") for n, up in links)
     return LivePage(ready=True, ready_reason="ready", epoch=1, links=told, **more)
 
 
@@ -170,7 +169,7 @@ def test_whom_we_reach_has_room_before_those_that_a_liar_made_up():
 
 def test_a_link_that_is_down_has_no_round_trip():
     picture = pair()
-    told = LiveLink(neighbour=2, state="down", rtt_ms=3)
+    told = LinkStatus(neighbour=2, state="down", rtt_ms=3)
     down = LivePage(ready=True, ready_reason="", epoch=1, links=(told,))
     picture.on_live(1, down, at_us=2, now_ms=1)
 

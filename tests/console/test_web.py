@@ -22,9 +22,9 @@ from federator.console.guard import BODY_BYTES_MAX
 from federator.console.listener import PagesConfig, listening
 from federator.console.observer import Observer
 from federator.console.operators import hashed
-from federator.console.picture import LivePage
 from federator.console.stream import Pulse
 from federator.console.web import Console
+from federator.protocol.telemetry.agent_status import LivePage
 from tests.tcp_server import serving
 
 HOSTILE = '"><script>alert(1)</script>'

@@ -18,9 +18,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from federator.cli.agent_pages import Names, agent_url, agents_of_grid, get, get_text
+from federator.cli.agent_pages import Names, agent_url, agents_of_grid, get
 from federator.cli.observe.loads import bits, filters_shown, load_of, load_shown
-from federator.cli.observe.top_samples import Snapshot, Watched, parse
+from federator.cli.observe.top_samples import Snapshot, Watched
 from federator.cli.options import PLACE, config_option
 from federator.errors import LinkError
 
@@ -54,11 +54,7 @@ FLOW_COLUMNS: Final = (
 )
 MESH_COLUMNS: Final = (("mesh of", "<"), ("core", ">"), ("clients at", "<"), ("carried by", "<"))
 
-LOST: Final = (
-    "federator_publications_dropped_total",
-    "federator_publications_unrouted_total",
-    "federator_custody_gaps_lost_total",
-)
+LOST: Final = ("counters.data.dropped", "counters.data.no_route", "custody.gone")
 
 
 @click.command(name="top")
@@ -118,12 +114,9 @@ def refresh(watched: list[Watched], askers: ThreadPoolExecutor) -> None:
 
 def _ask(url: str) -> Snapshot | str:
     try:
-        samples = parse(get_text(url, "/metrics"))
-        return Snapshot(time.monotonic(), get(url, "/status"), samples)
+        return Snapshot(time.monotonic(), get(url, "/status"))
     except LinkError as error:
         return str(error)
-    except ValueError as error:
-        return f"{url}/metrics: not an answer of an agent: {error}"[:200]
 
 
 def _picture(watched: list[Watched], console: Console, *, height: int) -> Group:
@@ -160,14 +153,14 @@ def picture(watched: Sequence[Watched], at: datetime, *, height: int, width: int
 
 
 def _head(agents: Sequence[Watched], at: datetime) -> Text:
-    known = [each.now.status for each in agents if each.now is not None]
-    ready = sum(bool(status.get("ready")) for status in known)
+    ready = sum(bool(each.status.get("ready")) for each in agents)
+    federations = {str(each.status.get("federation")) for each in agents if each.status}
     text = Text.assemble(
         ("federator", "bold"),
-        f"  federation {' '.join(sorted({str(s.get('federation')) for s in known})) or '?'}  ",
+        f"  federation {' '.join(sorted(federations)) or '?'}  ",
         (f"{ready} of {len(agents)} ready", "green" if ready == len(agents) else "bold red"),
     )
-    controllers = {each.value("federator_controller_id") for each in agents} - {None}
+    controllers = {each.value("failover.controller") for each in agents} - {None}
     if controllers:
         names = _names(agents)
         ids = sorted(c for c in controllers if c is not None)
@@ -187,10 +180,10 @@ def _troubles(agents: Sequence[Watched]) -> Iterable[Text]:
     for each in agents:
         if each.now is None:
             yield Text(each.trouble, "red", no_wrap=True)
-        elif not each.now.status.get("ready"):
-            why = each.now.status.get("ready_reason", "")
+        elif not each.status.get("ready"):
+            why = each.status.get("ready_reason", "")
             yield Text(f"broker {names.shown(each.name)}: {why}", "red", no_wrap=True)
-        elif reasons := each.now.status.get("standing", {}).get("reasons"):
+        elif reasons := each.status.get("standing", {}).get("reasons"):
             yield Text(
                 f"broker {names.shown(each.name)}: {'; '.join(reasons)}", "yellow", no_wrap=True
             )
@@ -237,30 +230,30 @@ def _brokers_table(agents: Sequence[Watched], *, wide: bool) -> Table:
         if each.now is None:
             table.add_row(who, Text("no answer", "bold red"))
             continue
-        cells = {"broker": who, **_broker(each, each.now.status)}
+        cells = {"broker": who, **_broker(each, each.status)}
         table.add_row(*(cells[head] for head in heads))
     return table
 
 
 def _broker(each: Watched, status: Mapping[str, Any]) -> Mapping[str, RenderableType]:
     lost = each.rate(*LOST)
-    gaps = each.value("federator_custody_gaps")
-    cpu = each.rate("process_cpu_seconds_total")
+    gaps = each.value("custody.gaps")
+    cpu = each.rate("process.cpu_s")
     return {
         "state": _state(status),
-        "clients": amount(each.value("federator_local_clients")),
-        "filters": amount(each.value("federator_filters")),
-        "published/s": amount(each.rate("federator_publications_received_total")),
-        "delivered/s": amount(each.rate("federator_publications_delivered_total")),
-        "relayed/s": amount(each.rate("federator_publications_relayed_total")),
+        "clients": amount(each.value("failover.clients")),
+        "filters": amount(each.value("routing.filters")),
+        "published/s": amount(each.rate("counters.data.publications_in")),
+        "delivered/s": amount(each.rate("counters.data.delivered_publications")),
+        "relayed/s": amount(each.rate("counters.data.relayed")),
         "lost/s": Text(amount(lost), "bold red" if lost else ""),
         "half within": seconds(each.delay_s(0.5)),
         "99%": seconds(each.delay_s(0.99)),
-        "queued": size(each.value("federator_send_queue_bytes")),
+        "queued": size(each.value("connections.send_queue_bytes")),
         "missing": Text(amount(gaps), "yellow" if gaps else ""),
-        "custody": size(each.value("federator_custody_log_bytes")),
+        "custody": size(each.value("custody.log_bytes")),
         "cpu": "-" if cpu is None else f"{100 * cpu:.0f}%",
-        "memory": size(each.value("process_resident_memory_bytes")),
+        "memory": size(each.value("process.rss_bytes")),
     }
 
 
@@ -284,13 +277,13 @@ def _links(agents: Sequence[Watched]) -> list[Row]:
     rows: list[tuple[tuple[bool, float, float], Row]] = []
     names = _names(agents)
     for each in agents:
-        for link in each.now.status.get("links", []) if each.now is not None else ():
+        for link in each.status.get("links", ()):
             id_ = str(link.get("neighbour") if link.get("neighbour") is not None else "?")
             up = link.get("state") == "up"
-            queued = each.value("federator_link_send_queue_bytes", neighbour=id_)
-            limit = each.value("federator_send_queue_limit_bytes")
-            bytes_out = each.rate("federator_link_sent_bytes_total", neighbour=id_)
-            refused = each.rate("federator_link_dropped_total", neighbour=id_)
+            queued = each.value(f"traffic.{id_}.queue_bytes")
+            limit = each.value("connections.send_queue_limit")
+            bytes_out = each.rate(f"traffic.{id_}.bytes_out")
+            refused = each.rate(f"traffic.{id_}.drops")
             round_trip_ms = link.get("rtt_ms")
             row: Row = (
                 Text(f"{names.shown(each.name)} → {names.shown(id_)}"),
@@ -323,9 +316,7 @@ def _flows(agents: Sequence[Watched]) -> list[Row]:
     told = [
         (flow, each.name)
         for each in agents
-        for flow in (each.now.status.get("flows") or {} if each.now is not None else {}).get(
-            "heaviest", ()
-        )
+        for flow in (each.status.get("flows") or {}).get("heaviest", ())
     ]
     told.sort(key=lambda each: -each[0].get("rate", 0))
     return [
@@ -348,7 +339,7 @@ def _meshes(agents: Sequence[Watched]) -> list[Row]:
     carried: dict[str, list[str]] = {}
     names = _names(agents)
     for each in agents:
-        for mesh in each.now.status.get("meshes", []) if each.now is not None else ():
+        for mesh in each.status.get("meshes", ()):
             filter_ = str(mesh.get("filter"))
             core = mesh.get("core")
             if core is not None and names.shown(core) not in cores.setdefault(filter_, []):

@@ -1,30 +1,17 @@
 """What ``federator top`` knows: snapshots of agents, and what changed between two of them.
 
-A snapshot is the agent's ``/status`` and ``/metrics``. Rates come from counters, so a snapshot that
-was missed makes a longer interval, not a wrong figure; an agent that restarted counts from 0 again.
+Rates come from counters, so a snapshot that was missed makes a longer interval, not a wrong figure;
+an agent that restarted counts from 0 again.
 """
 
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
-
-from prometheus_client.parser import text_string_to_metric_families
 
 HISTORY: Final = 120
 """Rates remembered, for the curves."""
-
-Labels = tuple[tuple[str, str], ...]
-Samples = Mapping[tuple[str, Labels], float]
-
-
-def parse(text: str) -> Samples:
-    """An exposition as values by name and labels."""
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +20,23 @@ class Snapshot:
 
     at_s: float  # when; a monotonic clock
     status: Mapping[str, Any]  # its ``/status``
-    samples: Samples  # its ``/metrics``
 
-    def value(self, name: str, **labels: str) -> float | None:
-        """One value; ``None`` when the agent has none."""
-        return self.samples.get((name, tuple(sorted(labels.items()))))
+    def value(self, path: str) -> float | None:
+        """The number at ``path``, such as ``custody.gaps``; ``None`` when the agent has none.
+
+        ``traffic.2.bytes_out`` is of the neighbour 2.
+        """
+        value: Any = self.status
+        for name in path.split("."):
+            if isinstance(value, list):
+                value = {str(entry.get("neighbour")): entry for entry in value}
+            value = value.get(name) if isinstance(value, dict) else None
+        return None if value is None else float(value)
+
+    def delays(self) -> tuple[Sequence[float], Sequence[float]]:
+        """The upper bounds of the buckets, and the frames in each and beyond the last."""
+        seconds = (self.status.get("delays") or {}).get("seconds") or {}
+        return seconds.get("bounds", ()), seconds.get("counts", ())
 
 
 @dataclass(slots=True)
@@ -61,8 +60,8 @@ class Watched:
         names = snapshot.status.get("names")
         self.names = names if isinstance(names, dict) else {}
         if self.before is not None:
-            self.published.append(self.rate("federator_publications_received_total") or 0.0)
-            self.delivered.append(self.rate("federator_publications_delivered_total") or 0.0)
+            self.published.append(self.rate("counters.data.publications_in") or 0.0)
+            self.delivered.append(self.rate("counters.data.delivered_publications") or 0.0)
 
     def miss(self, trouble: str) -> None:
         """Note that the agent did not answer."""
@@ -77,32 +76,32 @@ class Watched:
         where = self.url.removeprefix("http://").removeprefix("127.0.0.1")
         return where if self.id is None else self.id
 
-    def value(self, name: str, **labels: str) -> float | None:
-        """The value of a metric in the newest snapshot."""
-        return None if self.now is None else self.now.value(name, **labels)
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """The newest status; empty while the agent does not answer."""
+        return {} if self.now is None else self.now.status
 
-    def rate(self, *names: str, **labels: str) -> float | None:
+    def value(self, path: str) -> float | None:
+        """As of the newest snapshot."""
+        return None if self.now is None else self.now.value(path)
+
+    def rate(self, *paths: str) -> float | None:
         """Growth of counters, together, a second; ``None`` before the second snapshot."""
         if self.now is None or self.before is None or self.now.at_s <= self.before.at_s:
             return None
-        grown = 0.0
-        for name in names:
-            now, before = self.now.value(name, **labels), self.before.value(name, **labels)
-            grown += _growth(now or 0.0, before or 0.0)
+        grown = sum(
+            _growth(self.now.value(path) or 0.0, self.before.value(path) or 0.0) for path in paths
+        )
         return grown / (self.now.at_s - self.before.at_s)
 
     def delay_s(self, quantile: float) -> float | None:
         """A quantile of the delays of frames delivered between the last two snapshots."""
         if self.now is None or self.before is None:
             return None
-        buckets = sorted(
-            (float(labels[0][1]), value, self.before.samples.get((name, labels), 0.0))
-            for (name, labels), value in self.now.samples.items()
-            if name == "federator_delivery_delay_seconds_bucket"
-        )
-        return _quantile(
-            [(bound, _growth(now, before)) for bound, now, before in buckets], quantile
-        )
+        bounds, now = self.now.delays()
+        _, before = self.before.delays()
+        grown = accumulate(map(_growth, now, before))
+        return _quantile(list(zip((*bounds, float("inf")), grown, strict=False)), quantile)
 
 
 def _growth(now: float, before: float) -> float:

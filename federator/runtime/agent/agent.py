@@ -236,8 +236,6 @@ class Agent:
             tasks={"gateways' fetches": fetches.run},
         )
         yield Part(tasks={"health": services.health.run, "link loads": services.link_loads.run})
-        if services.home_assistant.needed:
-            yield Part(tasks={"home assistant": services.home_assistant.run})
         if self.settings.discovery.log_topics:
             watch = services.log_watch
             yield Part(topics=dict.fromkeys(LOG_LINES, watch.on_line), tasks={"log": watch.run})
@@ -341,7 +339,6 @@ class Agent:
         data.path.leave()
         services.guide.withdraw()
         services.health.withdraw()
-        services.home_assistant.withdraw()
         control.handle(LeaveRequested())
         await self._hand_over()
         if services.metrics is not None:

@@ -3,25 +3,19 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
-from federator.config.certificates import expiries_s
 from federator.config.settings import Settings
 from federator.protocol.data.stamps import StampBook
 from federator.protocol.types import BrokerId
 from federator.runtime.agent.agent import Agent
-from federator.runtime.agent.beside.hub_view import hub_section, hub_values, leaves_section
 from federator.runtime.agent.beside.moving import Move, begin, beginning, forget
-from federator.runtime.custody.stores import counts
-from federator.runtime.failover.view import controller_page
+from federator.runtime.agent.status import AgentPages, Beside
 from federator.runtime.mqtt.endpoint import Endpoint
-from federator.runtime.observability import agent_metrics as m
-from federator.runtime.observability import agent_view as v
-from federator.runtime.observability.topology_view import topology_page
 from federator.runtime.process import service_manager
 from federator.runtime.process.clocks import wall_clock_us
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
@@ -119,15 +113,6 @@ def _beginning(read: Callable[[], Settings]) -> Callable[[], Settings]:
     return lambda: beginning(read())
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """What runs beside an agent: at a hub, at a leaf that finds hubs, while a role changes."""
-
-    hub: "Hub | None" = None
-    finder: "HubFinder | None" = None
-    move: Move | None = None
-
-
 async def _be_agent(
     agent: Agent,
     beside: Beside,
@@ -137,9 +122,9 @@ async def _be_agent(
 ) -> None:
     settings, control = agent.settings, agent.control
     hub, move = beside.hub, beside.move
-    view = view_of(agent, reloader, beside)
+    pages = AgentPages(agent, reloader, beside)
     own_links = (control.link, control.data_link)
-    async with http_page(view, settings.http) as port:
+    async with http_page(pages, settings.http) as port:
         if port is not None:
             write_whole(settings.state_dir / "http.port", b"%d\n" % port)
         if hub is not None:
@@ -147,11 +132,11 @@ async def _be_agent(
         if move is not None:
             await move.start(agent, tasks)
         agent.start()
-        tasks.create_task(view.measure_lag(LAG_PROBE_S), name="loop lag")
+        tasks.create_task(pages.measure_lag(LAG_PROBE_S), name="loop lag")
         tasks.create_task(agent.data.state.inventory.follow(), name="inventory")
         _log.info("agent.started", id=settings.broker.id, epoch=control.epoch)
         async with (
-            service_manager.told(view.ready, lambda: own_links) as reloading,
+            service_manager.told(pages.ready, lambda: own_links) as reloading,
             reloader.following(reloading),
         ):
             await stop.wait()
@@ -161,134 +146,3 @@ async def _be_agent(
             if part is not None:
                 with contextlib.suppress(TimeoutError):
                     await part.leave()
-
-
-def view_of(agent: Agent, reloader: Reloader[Settings], beside: Beside = Beside()) -> v.LiveView:
-    """The data behind the HTTP pages of ``agent``."""
-    hub, finder, move = beside.hub, beside.finder, beside.move
-    settings, node, data = agent.settings, agent.control.node, agent.data
-    routes = agent.services.routes
-    topology = settings.topology
-    ends_s = expiries_s(holder.cert_file for _, holder in settings.credential_holders())
-    return v.LiveView(
-        ready=agent.services.ready,
-        status=lambda: (
-            _status(agent, routes)
-            | {
-                "configuration": reloader.snapshot(),
-                "hub": hub_section(hub),
-                "leaves": leaves_section(hub),
-                "hubs": agent.services.serving.snapshot(),
-                "hubs_known": [] if finder is None else finder.snapshot(),
-                "move": None if move is None else move.snapshot(),
-            }
-        ),
-        explain=lambda topic: routes.explain(topic) | {"names": v.names_section(node)},
-        routes=routes.routes,
-        controller=lambda: controller_page(node.failover, settings.broker_id),
-        topology=lambda: topology_page(node, mode=topology.mode, wanted=topology.neighbours),
-        values=lambda: _values(agent) | hub_values(hub),
-        links=m.LinkMetrics(
-            node.links,
-            agent.control.connections,
-            data.datagrams,
-            data.direct,
-            agent.services.link_loads,
-        ),
-        tls={(file,): end_s for file, end_s in ends_s.items()},
-    )
-
-
-def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
-    """The answer of ``/status``."""
-    settings, control, data, services = agent.settings, agent.control, agent.data, agent.services
-    link, trust, datagrams = control.link, control.trust, data.datagrams
-    ready, reason = services.ready()
-    standing = services.ready.standing()
-    settling, path = services.settling, data.path
-    return {
-        "id": settings.broker.id,
-        "name": settings.broker.name,
-        "names": v.names_section(control.node),
-        "epoch": control.epoch,
-        "federation": settings.federation,
-        "ready": ready,
-        "ready_reason": reason,
-        "standing": {
-            "word": standing.word,
-            "well": standing.well,
-            "reasons": list(standing.reasons),
-        },
-        "broker": {
-            "url": settings.broker.url,
-            "connected": link.connected,
-            "error": link.last_error,
-            "version": services.discovery.broker_version,
-        },
-        "security": {
-            "mode": settings.security,
-            **({} if trust is None else trust.snapshot()),
-            "strangers_may_speak": services.strangers.speakers,
-        },
-        "links": services.links(),
-        "steering": services.plans.snapshot(),
-        "flows": v.flows_section(path.intake.flows, data.forwarder),
-        "datagrams": None if datagrams is None else datagrams.totals(),
-        "direct": None if data.direct is None else data.direct.totals(),
-        **routes.status(),
-        "discovery": services.discovery.snapshot(),
-        "rules": v.rules_section(data.policy, data.link_policies, data.renaming),
-        "retained": v.retained_section(data.retained),
-        "loops": v.loops_section(data.loops),
-        "share": {"scope": settings.share.scope, **data.sharing.snapshot()},
-        "settling": {
-            "settled": settling.settling.settled,
-            "gave_up": settling.settling.gave_up,
-            "refused": settling.settling.refused,
-            "malformed": settling.malformed,
-        },
-        "tracing": {"malformed": data.tracing.malformed},
-        "custody": counts(path.custody, path.stores),
-        "counters": v.counters_section(control.traffic, path, data.cover),
-    }
-
-
-def _values(agent: Agent) -> m.Values:
-    """The metrics of the parts."""
-    settings, control, data, services = agent.settings, agent.control, agent.data, agent.services
-    node, failover = control.node, control.node.failover
-    discovery, loops = services.discovery, data.loops
-    is_ready = services.ready.why_not() is None
-    return {
-        "ready": int(is_ready),
-        "stands_well": int(is_ready and services.ready.standing().well),
-        **m.state_values(
-            settings,
-            node=node,
-            presence=services.presence,
-            neighbours=control.connections,
-            own_links=(control.link, control.data_link),
-            data_path=data.path,
-            discovery=discovery,
-            loops=loops,
-        ),
-        **m.traffic_values(
-            data_path=data.path,
-            discovery=discovery,
-            cover=data.cover,
-            link_policies=data.link_policies,
-            loops=loops,
-        ),
-        **m.control_values(control.traffic, control.trust),
-        **m.feature_values(
-            settings, data_path=data.path, sharing=data.sharing, retained=data.retained
-        ),
-        **m.failover_values(
-            settings, failover=failover, prepared=services.prepared, service=services.failover
-        ),
-        **m.topology_values(node, wanted=settings.topology.neighbours),
-        **m.datagram_values(data.datagrams),
-        **m.direct_values(data.direct),
-        **m.stream_values(services.metrics, bytes_max=settings.metrics.spool_bytes_max),
-        **m.span_values(data.spans, waiting_max=settings.opentelemetry.queue_spans_max),
-    }

@@ -24,6 +24,7 @@ from federator.protocol.messages.guide import HEALTH_VERSION, Health
 from federator.protocol.messages.json_codec import encode
 from federator.protocol.messages.topics import connection_state_topic, health_topic
 from federator.protocol.types import BrokerId, ConnId, Epoch
+from federator.runtime.agent.home_assistant import HomeAssistantTeller
 from federator.runtime.links.neighbour_links import LINK_DOWN, LINK_UP, NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.observability.readiness import Readiness
@@ -60,6 +61,7 @@ class HealthReporter:
     data_link: MqttLink
     ready: Readiness
     name_of: Callable[[BrokerId], str]  # of a broker, empty without one
+    home_assistant: HomeAssistantTeller
     leaves: Callable[[], int] = lambda: 0  # that our broker serves
 
     def __post_init__(self) -> None:
@@ -76,9 +78,11 @@ class HealthReporter:
         checks = 0
         while True:
             again = checks % round(EVERY_S / CHECK_S) == 0
-            self._tell(again=again)
+            health = self._now()
+            self._tell(health, again=again)
             if self.settings.links.notifications:
                 self._tell_links(again=again)
+            self.home_assistant.tell(health)
             checks += 1
             await beat(CHECK_S)
 
@@ -86,33 +90,34 @@ class HealthReporter:
         """Publish on an orderly exit what the Wills would."""
         gone = _health(self.settings, self.links.epoch, "down", "it was stopped", {})
         _say(self.data_link, self._topic, encode(gone))
+        self.home_assistant.withdraw()
         if self.settings.links.notifications:
             for neighbour in self.neighbours.all:
                 if neighbour.outbox_of is None:
                     _say(neighbour.data, self._state_topic, LINK_DOWN)
 
-    def _tell(self, *, again: bool) -> None:
-        link = self.data_link
-        if not link.connected:
-            self._told = None  # our Will is retained there
-            return
-        neighbours, why_not = self.links.neighbours, self.ready.why_not()
-        shown = sorted(neighbours)[:LINKS_TOLD_MAX]
+    def _now(self) -> Health:
+        """Our health, not yet dated."""
+        neighbours, condition = self.links.neighbours, self.ready.condition()
+        shown, standing = sorted(neighbours)[:LINKS_TOLD_MAX], condition.standing
         health = _health(
             self.settings,
             self.links.epoch,
-            "not_ready" if why_not else "ready",
-            why_not or "",
+            "ready" if condition.ready else "not_ready",
+            condition.why_not or "",
             {str(id_): "up" if neighbours[id_].up else "down" for id_ in shown},
             {str(id_): name for id_ in shown if (name := self.name_of(id_))},
         )
-        if why_not is None:
-            standing = self.ready.standing()
-            health = replace(
-                health, standing=standing.word.value, standing_reasons=standing.reasons
-            )
-            self._log_standing(standing)
-        if again or health != self._told:
+        if not condition.ready:
+            return health
+        self._log_standing(standing)
+        return replace(health, standing=standing.word.value, standing_reasons=standing.reasons)
+
+    def _tell(self, health: Health, *, again: bool) -> None:
+        link = self.data_link
+        if not link.connected:
+            self._told = None  # our Will is retained there
+        elif again or health != self._told:
             self._told = health
             told_now = replace(health, at_us=wall_clock_us(), leaves=self.leaves())
             _say(link, self._topic, encode(told_now))

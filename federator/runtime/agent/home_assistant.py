@@ -7,7 +7,6 @@ is off, is removed, after a restart too.
 Source: docs/how-to/home-assistant.md.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,11 +18,10 @@ from mqtt5 import PublishPacket
 from federator import __version__
 from federator.config.settings import Settings
 from federator.protocol.links.links import Links
+from federator.protocol.messages.guide import Health
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.observability import home_assistant as ha
-from federator.runtime.observability.readiness import Readiness
-from federator.runtime.process.clocks import beat
 from federator.runtime.storage import damage
 from federator.runtime.storage.durable import DiskTrouble
 
@@ -44,16 +42,12 @@ class HomeAssistantTeller:
         folder: The state folder.
         link: A connection to our broker; the federation carries what it publishes.
         links: Links to our neighbours.
-        ready: Our readiness.
-        name_of: The name of a broker, empty when it has none.
     """
 
     settings: Settings
     folder: Path
     link: MqttLink
     links: Links
-    ready: Readiness
-    name_of: Callable[[BrokerId], str]
 
     def __post_init__(self) -> None:
         section = self.settings.home_assistant
@@ -65,45 +59,45 @@ class HomeAssistantTeller:
         self._on_broker = self._noted()
         self._devices: dict[str, ha.Payload] = {}
         self._states: dict[str, ha.Payload] = {}
+        self._checks = 0  # since our broker was connected
 
     @property
     def needed(self) -> bool:
         """Whether there is anything to announce or to remove."""
         return self.settings.home_assistant.discovery or bool(self._on_broker)
 
-    async def run(self) -> None:
-        """Publish changes within ``CHECK_S``, states every ``EVERY_S``; or remove everything."""
-        checks = 0
-        while self.needed:
-            if not self.link.connected:
-                self._devices, self._states, checks = {}, {}, 0
-            elif self.settings.home_assistant.discovery:
-                self._tell(checks)
-                checks += 1
-            else:
-                self._take_back(self._on_broker)
-                self._note(())
-            await beat(CHECK_S)
+    def tell(self, health: Health) -> None:
+        """Publish what changed, states every ``EVERY_S``; or remove everything.
+
+        Called every ``CHECK_S``.
+        """
+        if not self.needed:
+            return
+        if not self.link.connected:
+            self._devices, self._states, self._checks = {}, {}, 0
+        elif self.settings.home_assistant.discovery:
+            self._tell(health)
+            self._checks += 1
+        else:
+            self._take_back(self._on_broker)
+            self._note(())
 
     def withdraw(self) -> None:
         """Mark our devices as unavailable, on an orderly exit."""
         if self.settings.home_assistant.discovery:
             self._say(self._names.availability_topic, ha.OFFLINE.encode(), retain=True)
 
-    def _tell(self, checks: int) -> None:
-        names, neighbours = self._names, self.links.neighbours
-        shown = list(islice(sorted(neighbours), LINKS_TOLD_MAX))
-        own_name = self.settings.broker.name
-        devices = {names.discovery_topic(): ha.broker_device(names, own_name)}
-        why_not = self.ready.why_not()
-        standing = None if why_not else self.ready.standing().word.value
-        states = {names.state_topic(): ha.broker_state(why_not, standing)}
-        for id_ in shown:
-            device = ha.link_device(names, own_name, id_, self.name_of(id_))
+    def _tell(self, health: Health) -> None:
+        names, checks = self._names, self._checks
+        devices = {names.discovery_topic(): ha.broker_device(names, health.name)}
+        states = {names.state_topic(): ha.broker_state(health.reason, health.standing)}
+        for text, up in islice(health.links.items(), LINKS_TOLD_MAX):
+            id_ = BrokerId(int(text))
+            device = ha.link_device(names, health.name, id_, health.names.get(text, ""))
             devices[names.discovery_topic(id_)] = device
-            link = neighbours[id_]
-            told_of_link = ha.link_state(up=link.up, round_trip_ms=link.round_trip_ms)
-            states[names.state_topic(id_)] = told_of_link
+            round_trip_ms = self.links.neighbours[id_].round_trip_ms
+            link = ha.link_state(up=up == "up", round_trip_ms=round_trip_ms)
+            states[names.state_topic(id_)] = link
         self._tell_devices(devices, again=checks % DEVICES_AGAIN_CHECKS == 0)
         again = checks % AGAIN_CHECKS == 0
         if again:

@@ -16,6 +16,7 @@ from federator.protocol.events import (
     LocalFiltersChanged,
 )
 from federator.protocol.steering.edge_follower import EdgeFollower, KeptMeter
+from federator.protocol.telemetry.agent_status import LivePage
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts, edge_of
@@ -34,9 +35,10 @@ from federator.runtime.failover.prepared_sessions import PreparedSessions
 from federator.runtime.failover.service import FailoverService
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.observability import agent_view as v
+from federator.runtime.observability.link_view import LinkView
 from federator.runtime.observability.pages import PageService, search_page
 from federator.runtime.observability.readiness import Readiness
+from federator.runtime.observability.routes_view import RoutesView
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.process.notices import log_notice
 from federator.runtime.settling.service import SettlingService
@@ -191,16 +193,20 @@ class Services:
             data_link=control.data_link,
             ready=self.ready,
             name_of=node.failover.name_of,
+            home_assistant=HomeAssistantTeller(
+                settings, folder=data.state.path, link=link, links=node.links
+            ),
         )
-        self.home_assistant = HomeAssistantTeller(
-            settings,
-            folder=data.state.path,
-            link=link,
+        self.links = LinkView(
             links=node.links,
-            ready=self.ready,
+            neighbours=control.connections,
+            datagrams=data.datagrams,
+            direct=data.direct,
+            loads=self.link_loads,
+            judge=self.ready.judge,
             name_of=node.failover.name_of,
         )
-        self.routes = v.RoutesView(
+        self.routes = RoutesView(
             node,
             policy=data.policy,
             link_policies=data.link_policies,
@@ -224,42 +230,29 @@ class Services:
             ),
         )
 
-    def live(self) -> v.Answer:
+    def live(self) -> LivePage:
         """The state of our agent and its links, for consoles."""
         control, data, settings = self.control, self.data, self.settings
-        ready, reason = self.ready()
-        standing = self.ready.standing()
+        condition = self.ready.condition()
         meshes, us = control.node.meshes.states.values(), settings.broker_id
         counters = data.path.counters
-        return {
-            "name": settings.broker.name,
-            "release": __version__,
-            "epoch": control.epoch,
-            "ready": ready,
-            "ready_reason": reason,
-            "standing": standing.word.value,
-            "standing_reasons": standing.reasons,
-            "run": None if control.trust is None else control.trust.guard.ours.salt.hex(),
-            "draining": control.node.failover.self_state.draining,
-            "clients": self.failover.clients if settings.failover.enabled else None,
-            "core_of": sum(m.core == us for m in islice(meshes, MESHES_COUNTED_MAX)),
-            "filters": len(self.discovery.told),
-            "published": counters.publications_in,
-            "delivered": counters.delivered_publications,
-            "dropped": counters.dropped,
-            "links": self.links(),
-        }
-
-    def links(self) -> list[v.Answer]:
-        """Our connections to neighbours, and what hinders a link over each."""
-        control, data = self.control, self.data
-        return v.links_section(
-            self.ready.judge(),
-            control.connections,
-            data.datagrams,
-            data.direct,
-            self.link_loads,
-            control.node.failover.name_of,
+        return LivePage(
+            name=settings.broker.name,
+            release=__version__,
+            epoch=control.epoch,
+            ready=condition.ready,
+            ready_reason=condition.reason,
+            standing=condition.standing.word.value,
+            standing_reasons=condition.standing.reasons,
+            run=None if control.trust is None else control.trust.guard.ours.salt.hex(),
+            draining=control.node.failover.self_state.draining,
+            clients=self.failover.clients if settings.failover.enabled else None,
+            core_of=sum(m.core == us for m in islice(meshes, MESHES_COUNTED_MAX)),
+            filters=len(self.discovery.told),
+            published=counters.publications_in,
+            delivered=counters.delivered_publications,
+            dropped=counters.dropped,
+            links=tuple(self.links.states()),
         )
 
     def _discovery(self) -> Discovery:

@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 from mqtt5 import PublishPacket, TopicFilter
+from msgspec import structs
 
 from federator.errors import DecodeError
 from federator.protocol.controller.failover import Failover
@@ -22,6 +23,7 @@ from federator.protocol.filters import matches, validate_filter, validate_topic,
 from federator.protocol.messages import json_codec, operators, topics
 from federator.protocol.messages.session_records import FlowRow, row_in
 from federator.protocol.rate_limiter import RateLimiter, TokenBucket
+from federator.protocol.telemetry.agent_status import LivePage
 from federator.protocol.trust.words import Wanted, at, is_signed
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.link import MqttLink
@@ -51,7 +53,7 @@ class PageService:
     broker: BrokerId
     link: MqttLink  # the control connection to our broker
     words: SignedWords  # verifies questions, and signs answers
-    live: Callable[[], Answer]
+    live: Callable[[], LivePage]
     explain: Callable[[str], Answer]  # of a topic, by its name on our broker
     mesh: Callable[[str], Answer]  # of a filter, by its name in the federation
     search: Callable[[str], Answer]
@@ -106,7 +108,7 @@ class PageService:
     def _body(self, question: operators.PageQuestion) -> Answer:
         match question.page:
             case "live":
-                return self.live()
+                return structs.asdict(self.live())
             case "explain":
                 validate_topic(question.about)
                 return self.explain(question.about)
@@ -142,18 +144,7 @@ def search_page(failover: Failover, broker: BrokerId, filters: Iterable[str], te
         filter_ for filter_ in looked_at if lowered in filter_.lower() or _takes(filter_, text)
     )
     return {
-        "rows": [
-            {
-                "client": row.client,
-                "broker": broker,
-                "action": row.action,
-                "topic": row.topic,
-                "on": row.on,
-                "keeps": row.keeps,
-                "gateway": row.gateway,
-            }
-            for row in sorted(rows)[:FOUND_MAX]
-        ],
+        "rows": [{**structs.asdict(row), "broker": broker} for row in sorted(rows)[:FOUND_MAX]],
         "rows_total": len(rows),
         "filters": matching[:FOUND_MAX],
         "filters_total": len(matching),

@@ -48,6 +48,23 @@ def way_of(neighbour: NeighbourLink, *, joined: bool) -> Way:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """Whether publications flow, and how we stand in the federation, at one moment."""
+
+    why_not: str | None  # what keeps publications of our broker from flowing
+    standing: Standing
+
+    @property
+    def ready(self) -> bool:
+        return self.why_not is None
+
+    @property
+    def reason(self) -> str:
+        """For people: what hinders, or how we stand."""
+        return f"ready, {self.standing}" if self.why_not is None else self.why_not
+
+
+@dataclass(frozen=True, slots=True)
 class Readiness:
     """Whether one agent is ready, and how it stands."""
 
@@ -61,9 +78,11 @@ class Readiness:
     hindrances: Callable[[], Iterable[str]]  # at our own broker, which leave it ready
 
     def __call__(self) -> tuple[bool, str]:
-        """Whether publications flow, and how we stand; otherwise why not."""
-        why_not = self.why_not()
-        return (True, f"ready, {self.standing()}") if why_not is None else (False, why_not)
+        condition = self.condition()
+        return condition.ready, condition.reason
+
+    def condition(self) -> Condition:
+        return Condition(self.why_not(), self.standing())
 
     def standing(self) -> Standing:
         """How we stand in the federation."""

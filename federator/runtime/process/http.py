@@ -17,7 +17,6 @@ Source: RFC 9112 for the messages; the Prometheus exposition format for /metrics
 
 import asyncio
 import ipaddress
-import json
 import re
 import socket
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,6 +24,7 @@ from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import structlog
 
 from federator.errors import ConfigError
@@ -288,4 +288,5 @@ def _is_address(name: str) -> bool:
 
 
 def _json(value: object) -> _Answer:
-    return HTTPStatus.OK, _JSON, json.dumps(value, default=str).encode() + b"\n"
+    text = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=0)
+    return HTTPStatus.OK, _JSON, text + b"\n"

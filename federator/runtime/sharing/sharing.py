@@ -9,12 +9,13 @@ Source: docs/protocol.md 12.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 import structlog
 from mqtt5 import QoS
+from msgspec import to_builtins
 
 from federator.errors import DecodeError
 from federator.protocol.effects import FilterRoute
@@ -167,24 +168,20 @@ class Sharing:
         """Whether some group with ``filter`` has members among our own clients."""
         return any(key[1] == filter for key in self._own_members)
 
-    def snapshot(self) -> dict[str, object]:
-        """The state for operators, as JSON."""
+    def snapshot(self) -> dict[str, int]:
+        """Counters, for operators."""
         return {
-            **self.counts(),
-            "groups": [self._told(key) for key in islice(self.membership.groups, LISTED_MAX)],
             "groups_total": len(self.membership),
+            "owed": len(self.origin.ledger),
+            **to_builtins(self.counters),
             "records_waiting": self.membership.waiting,
             "stand_ins_standing": self.stand_ins.standing,
             "owed_bytes": self.origin.ledger.bytes,
         }
 
-    def counts(self) -> dict[str, int]:
-        """The counters for ``/metrics``."""
-        return {
-            "groups": len(self.membership),
-            "owed": len(self.origin.ledger),
-            **asdict(self.counters),
-        }
+    def listed(self) -> list[dict[str, object]]:
+        """The groups, for operators."""
+        return [self._told(key) for key in islice(self.membership.groups, LISTED_MAX)]
 
     def explain(self, topic: str) -> list[dict[str, object]]:
         """The groups one member of which gets a publication on ``topic``."""

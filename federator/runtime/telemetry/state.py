@@ -161,7 +161,7 @@ class AgentState:
             "custody_gaps": data_path.custody.destination.receiver.gaps,
             "send_queue_bytes": sum(link.queued_bytes for link in links),
             "cpu_us": self._since("cpu_us", int(time.process_time() * 1_000_000)),
-            "rss_bytes": _rss_bytes(),
+            "rss_bytes": rss_bytes(),
             "loop_lag_us": lag_us,
             "broker_clients": self._sys.get(CLIENTS_TOPIC),
             "broker_messages_in": self._sys.get(RECEIVED_TOPIC),
@@ -174,7 +174,7 @@ class AgentState:
         }
 
 
-def _rss_bytes() -> int | None:
+def rss_bytes() -> int | None:
     try:
         return int(_STATM.read_text().split()[1]) * _PAGE_BYTES
     except (OSError, ValueError, IndexError):

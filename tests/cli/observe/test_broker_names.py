@@ -1,13 +1,13 @@
 """Names of brokers beside their ids, in all that an operator reads, and hostile ones nowhere."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
 from federator.cli.agent_pages import Names
 from federator.cli.observe import controller, explain, status, topology, trace
 from federator.cli.observe.drawing import DRAWINGS, add_told, merge
+from federator.cli.observe.top_samples import Snapshot
 from federator.protocol.messages.operators import Traced
 from tests.cli.observe.test_top import drawn, link, snapshot, watched
 
@@ -67,7 +67,7 @@ TOLD = {
     "topology": lambda: drawing("text"),
     "topology, dot": lambda: drawing("dot"),
     "topology --what-if": lambda: "\n".join(what_if()),
-    "top": lambda: drawn(watched(SimpleNamespace(**parts(STATUS)))),
+    "top": lambda: drawn(watched(parts(STATUS))),
 }
 
 
@@ -80,9 +80,7 @@ def journey():
 def parts(told):
     """A snapshot of ``top`` with this status."""
     made = snapshot(1.0, links=[link(2), link(3)])
-    return {"at_s": 1.0, "samples": made.samples, "status": {**made.status, **told}} | {
-        "value": made.value
-    }
+    return Snapshot(1.0, {**made.status, **told})
 
 
 @pytest.mark.parametrize("form", TOLD.values(), ids=TOLD)
@@ -114,7 +112,7 @@ def test_names_are_quoted_as_each_drawing_wants():
 
 
 def test_no_name_colours_the_picture_of_top():
-    text = drawn(watched(SimpleNamespace(**parts(STATUS | {"names": MARKUP}))))
+    text = drawn(watched(parts(STATUS | {"names": MARKUP})))
 
     assert "[red]a[/red] (1) \u2192 [/] (2)" in text
 

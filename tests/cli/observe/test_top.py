@@ -8,18 +8,14 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from federator.cli.observe.top import amount, bar, command, curve, picture, size
-from federator.cli.observe.top_samples import Snapshot, Watched, parse
+from federator.cli.observe.top_samples import Snapshot, Watched
 from federator.errors import ConfigError, LinkError
-from federator.runtime.observability.metrics import AGENT, LINK
-from federator.runtime.process.exposition import Distribution, families
-from federator.runtime.process.scrape import text
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def snapshot(at_s, id=1, *, ready=True, links=(), meshes=(), **values):
-    """What an agent says, with these values of its metrics."""
-
+def snapshot(at_s, id=1, *, ready=True, links=(), meshes=(), delays=(), **data):
+    """What an agent says, with these counters of publications."""
     status = {
         "id": id,
         "federation": "fed",
@@ -27,8 +23,10 @@ def snapshot(at_s, id=1, *, ready=True, links=(), meshes=(), **values):
         "ready_reason": "" if ready else "broker mqtt://b: connection refused",
         "links": list(links),
         "meshes": list(meshes),
+        "counters": {"data": data},
+        "delays": {"seconds": {"bounds": [0.01, 0.02], "counts": list(delays)}},
     }
-    return Snapshot(at_s, status, parse(text(families((*AGENT, *LINK), values)).decode()))
+    return Snapshot(at_s, status)
 
 
 def link(neighbour, state="up", reason=""):
@@ -51,34 +49,33 @@ def drawn(*agents, width=140, height=40):
 def test_rates_are_growth_over_the_time_that_passed():
     agent = watched(snapshot(10.0, publications_in=100), snapshot(12.5, publications_in=150))
 
-    assert agent.rate("federator_publications_received_total") == pytest.approx(20)
+    assert agent.rate("counters.data.publications_in") == pytest.approx(20)
     assert list(agent.published) == [pytest.approx(20)]
 
 
 def test_an_agent_that_restarted_counts_from_zero():
     agent = watched(snapshot(10.0, publications_in=100), snapshot(11.0, publications_in=7))
 
-    assert agent.rate("federator_publications_received_total") == pytest.approx(7)
+    assert agent.rate("counters.data.publications_in") == pytest.approx(7)
 
 
 def test_there_is_no_rate_before_the_second_snapshot_nor_after_silence():
     agent = watched(snapshot(10.0, publications_in=100))
-    assert agent.rate("federator_publications_received_total") is None
+    assert agent.rate("counters.data.publications_in") is None
 
     agent.take(snapshot(11.0, publications_in=100))
     agent.miss("timed out")
 
-    assert agent.rate("federator_publications_received_total") is None
+    assert agent.rate("counters.data.publications_in") is None
     assert agent.name == "1"  # known from before
 
 
 def test_delays_are_those_of_the_frames_between_two_snapshots():
-    before = Distribution([0.01, 0.02], [1000, 0, 0], 5.0)
-    after = Distribution([0.01, 0.02], [1000, 100, 0], 6.5)
-    agent = watched(snapshot(1.0, delay=before), snapshot(2.0, delay=after))
+    before, after = [1000, 0, 0], [1000, 100, 0]
+    agent = watched(snapshot(1.0, delays=before), snapshot(2.0, delays=after))
 
     assert agent.delay_s(0.5) == pytest.approx(0.015)
-    assert watched(snapshot(1.0, delay=before), snapshot(2.0, delay=before)).delay_s(0.5) is None
+    assert watched(snapshot(1.0, delays=before), snapshot(2.0, delays=before)).delay_s(0.5) is None
 
 
 def test_what_hinders_is_said_and_links_that_are_down_come_first():

@@ -318,9 +318,7 @@ class HomeAssistant(Whole):
     settings = _settings()
 
     def read(self, folder):
-        teller = home_assistant.HomeAssistantTeller(
-            self.settings, folder, link=None, links=None, ready=None, name_of=None
-        )
+        teller = home_assistant.HomeAssistantTeller(self.settings, folder, link=None, links=None)
         return [teller._on_broker] if teller.needed else []
 
 

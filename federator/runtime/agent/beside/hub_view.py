@@ -6,20 +6,24 @@ a scrape is a turn of the loop.
 Source: docs/hubs.md; docs/observability.md.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from federator.protocol.data.arrivals import Arrivals
 from federator.protocol.types import BrokerId
 from federator.runtime.agent.agent import Agent
-from federator.runtime.observability.agent_metrics import Values
-from federator.runtime.observability.agent_view import Answer
+from federator.runtime.custody.stores import counts
 
 if TYPE_CHECKING:
     from federator.runtime.agent.beside.hub import Hub
 
+Section = dict[str, Any]
 
-def hub_section(hub: "Hub | None") -> Answer | None:
+
+def hub_section(hub: "Hub | None") -> Section | None:
     """What the mesh is asked for, and what it and the leaves sent; ``None`` without leaves."""
     if hub is None:
         return None
@@ -82,34 +86,12 @@ def _sides(hub: "Hub") -> dict[str, Sequence[Arrivals]]:
     return {"mesh": [hub.arrivals[None]], "leaves": leaves}
 
 
-LEAF_KEYS = ("up", "filters_wanted", "filters_told", "bytes_out", "bytes_in", "queued", "dropped")
-
-
-def hub_values(hub: "Hub | None") -> Values:
-    """The metrics of a hub; none without leaves."""
+def ports_section(hub: "Hub | None") -> Section | None:
+    """Sums over the ports."""
     if hub is None:
-        return {}
-    leaves, sides = leaves_section(hub), _sides(hub)
-    paths = [port.data.path for port in hub.ports.values()]
-    planes = [path.counters for path in paths]
-    custody = [path.custody for path in paths]
-    stores = [path.stores for path in paths]
-    values: Values = {
-        "leaves": len(leaves),
-        "mesh_asked": len(hub.asked),
-        "brought": {(s,): sum(a.publications for a in sides[s]) for s in sides},
-        "brought_bytes": {(s,): sum(a.size for a in sides[s]) for s in sides},
-        "in_vain": {(s,): sum(a.in_vain for a in sides[s]) for s in sides},
-        "in_vain_bytes": {(s,): sum(a.size_in_vain for a in sides[s]) for s in sides},
-        "leaves_taken": sum(plane.publications_in for plane in planes),
-        "leaves_frames_out": sum(plane.frames_out for plane in planes),
-        "leaves_frames_in": sum(plane.frames_in for plane in planes),
-        "leaves_deferred": sum(plane.deferred for plane in planes),
-        "leaves_log_bytes": sum(part.log.bytes for part in stores),
-        "leaves_log_overflowed": sum(part.log.dropped_for_room for part in stores),
-        "leaves_log_failures": sum(part.failures for part in stores),
-        "leaves_owed": sum(len(part.owed) for part in custody),
-        "leaves_gaps": sum(part.destination.receiver.gaps for part in custody),
-        "leaves_gone": sum(part.destination.receiver.voids for part in custody),
-    }
-    return values | {f"leaf_{key}": {(str(t["id"]),): t[key] for t in leaves} for key in LEAF_KEYS}
+        return None
+    sums = Counter[str]({"leaves": len(hub.ports)})
+    for port in hub.ports.values():
+        path = port.data.path
+        sums.update(to_builtins(path.counters) | counts(path.custody, path.stores))
+    return dict(sums)

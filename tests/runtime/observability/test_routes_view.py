@@ -8,9 +8,9 @@ from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.trees import TreeTable
 from federator.protocol.parameters import Strategy
 from federator.protocol.routing_table import TableRow
-from federator.runtime.observability import agent_view
+from federator.runtime.observability import routes_view
 
-MANY = 3 * agent_view.LISTED_MAX
+MANY = 3 * routes_view.LISTED_MAX
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def asked(monkeypatch):
         filters.append(filter)
         return [TableRow(filter, Strategy.SHORTEST_PATH, to, None, None) for to in range(MANY)]
 
-    monkeypatch.setattr(agent_view, "table_of", table_of)
+    monkeypatch.setattr(routes_view, "table_of", table_of)
     return filters
 
 
@@ -43,7 +43,7 @@ def view():
         route_topic=lambda topic: None,
         trees=TreeTable(),
     )
-    return agent_view.RoutesView(
+    return routes_view.RoutesView(
         node,
         policy=SimpleNamespace(
             renames=SimpleNamespace(outward=lambda topic: topic), why_not=lambda topic: None
@@ -55,10 +55,10 @@ def view():
 
 
 def test_no_more_rows_are_made_than_a_page_lists(view, asked):
-    assert len(view.routes()) == agent_view.LISTED_MAX
+    assert len(view.routes()) == routes_view.LISTED_MAX
     assert len(asked) == 1
     status = view.status()
-    assert len(status["destinations"]) == agent_view.LISTED_MAX
+    assert len(status["destinations"]) == routes_view.LISTED_MAX
     assert status["destinations_total"] == MANY * MANY
     assert len(asked) == 2
 
@@ -66,5 +66,5 @@ def test_no_more_rows_are_made_than_a_page_lists(view, asked):
 def test_of_a_topic_that_very_many_filters_match_some_are_explained(view, asked):
     explained = view.explain("t")["filters"]
 
-    assert len(explained) == len(asked) == agent_view.EXPLAINED_MAX
-    assert all(len(each["ways"]) == agent_view.EXPLAINED_MAX for each in explained)
+    assert len(explained) == len(asked) == routes_view.EXPLAINED_MAX
+    assert all(len(each["ways"]) == routes_view.EXPLAINED_MAX for each in explained)
