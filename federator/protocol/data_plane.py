@@ -23,6 +23,7 @@ from federator.protocol.data.delivery import Delivery
 from federator.protocol.data.moves import Moves, Waiting
 from federator.protocol.data.outgoing import Leaving, Outgoing
 from federator.protocol.data.senders import Senders
+from federator.protocol.data.transports import Transports
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.bundles import is_bundle, unpack_bundle
@@ -76,7 +77,7 @@ class DataPlane:
         held_bytes_max: Limit for frames that wait for earlier ones; all may become due at once.
         retained: Orders retained values; ``None`` lets them pass as they come.
         frame_events: Records events, frame by frame.
-        datagrams: Carries frames past the brokers, if configured.
+        transports: Carry frames past the brokers, as configured.
         flows_max: Flows of our clients that are measured; 0: none.
         members: The only origins whose frames are accepted; ``None``: any origin.
     """
@@ -100,7 +101,7 @@ class DataPlane:
         held_bytes_max: int = HELD_BYTES_MAX,
         retained: ports.RetainedFlow | None = None,
         frame_events: FrameEventSink | None = None,
-        datagrams: ports.Datagrams | None = None,
+        transports: Transports | None = None,
         flows_max: int = 0,
         members: frozenset[BrokerId] | None = None,
     ) -> None:
@@ -134,7 +135,7 @@ class DataPlane:
             policies=self._policies,
             seals=seals,
             frame_events=frame_events,
-            datagrams=datagrams,
+            transports=Transports() if transports is None else transports,
         )
         self.delivery = Delivery(
             self_id=self_id,
@@ -193,14 +194,16 @@ class DataPlane:
         neighbour: BrokerId,
         link: ports.FrameLink | None,
         now: Now,
+        topic: str | None = None,
         *,
         takes_bundles: bool = False,
     ) -> None:
         """Send what is for ``neighbour`` over ``link``; ``None``: it cannot be reached.
 
-        ``takes_bundles``: its agent supports bundles, which older agents do not.
+        ``topic`` replaces the usual topic for frames. ``takes_bundles``: its agent supports
+        bundles, which older agents do not.
         """
-        self.outgoing.reach(neighbour, link, takes_bundles=takes_bundles)
+        self.outgoing.reach(neighbour, link, topic, takes_bundles=takes_bundles)
         self.forwarder.reach(neighbour, link is not None)
         self._assembly.forget(neighbour)
         if link is not None:

@@ -223,7 +223,7 @@ class Intake:
         self._frame_bytes_max = frame_bytes_max
         self._counters = counters
         self._frame_events = frame_events
-        self.flows = FlowMeter(flows_max, frame_overhead_bytes=outgoing.overhead_bytes)
+        self.flows = FlowMeter(flows_max, frame_overhead_bytes=outgoing.by_broker.overhead_bytes)
         self._measured = self.flows if flows_max else None
         self.due_ms: Millis | None = None  # when ``on_time`` has something to do
         self._pace = Pace()

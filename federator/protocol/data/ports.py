@@ -73,11 +73,37 @@ class FrameLink(DataLink, Protocol):
         """
 
 
-class Datagrams(Protocol):
-    """Carries frames to neighbours past their brokers."""
+class Backlog(Protocol):
+    """What waits to be sent to one neighbour."""
 
-    def send(self, neighbour: BrokerId, parts: Sequence[bytes | memoryview]) -> bool:
-        """Send a frame to a neighbour; ``False``: it must go through the broker."""
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits, not even in the transport."""
+
+    @property
+    def urgent_bytes(self) -> int:
+        """How many urgent bytes wait."""
+
+
+class Carrier(Protocol):
+    """Carries frames to neighbours."""
+
+    def send(
+        self,
+        neighbour: BrokerId,
+        content: Sequence[bytes | memoryview],
+        size: int,
+        *,
+        urgent: bool,
+    ) -> int | None:
+        """Send ``content``, a frame or a bundle of ``size`` bytes.
+
+        Returns:
+            The bytes sent; 0: there is no room. ``None``: another carrier should be tried.
+        """
+
+    def queue_to(self, neighbour: BrokerId) -> Backlog | None:
+        """Where frames for ``neighbour`` wait; ``None``: not here."""
 
 
 class Seals(Protocol):

@@ -250,8 +250,7 @@ class Agent:
     def _optional_parts(self) -> Iterator[Part]:
         """The parts that exist only while their feature is on."""
         control, settings = self.control, self.settings
-        retained, datagrams, keys = self.data.retained, self.data.datagrams, control.keys
-        direct = self.data.direct
+        retained, keys = self.data.retained, control.keys
         metrics = self.services.metrics
         if retained is not None:
             scanner, letters = retained.scanner, (msg.RetainedRequest, msg.RetainedLetter)
@@ -272,12 +271,8 @@ class Agent:
             )
         if self.data.spans is not None:
             yield Part(tasks={"spans": self.data.spans.run})
-        if datagrams is not None:
-            tasks = {"datagrams": datagrams.run}
-            yield Part(messages={msg.DatagramOffer: datagrams.on_offer}, tasks=tasks)
-        if direct is not None:
-            tasks = {"direct links": direct.run}
-            yield Part(messages={msg.DirectOffer: direct.on_offer}, tasks=tasks)
+        for transport in self.data.transports.all:
+            yield Part(messages=transport.messages, tasks={transport.section: transport.run})
         if keys is not None:
             yield Part(messages={msg.Revoked: keys.on_revoked}, tasks={"keys": keys.run})
         if settings.steer.follow:
@@ -334,10 +329,7 @@ class Agent:
         control, data, services = self.control, self.data, self.services
         data.loops.stop()
         data.path.flush()
-        if data.datagrams is not None:
-            data.datagrams.leave()
-        if data.direct is not None:
-            data.direct.leave()
+        data.transports.leave()
         data.path.leave()
         services.guide.withdraw()
         services.health.withdraw()

@@ -16,6 +16,7 @@ from federator.protocol.types import BrokerId
 from federator.runtime.agent.agent import Agent
 from federator.runtime.agent.beside.hub_view import hub_section, hub_values, leaves_section
 from federator.runtime.agent.beside.moving import Move, begin, beginning, forget
+from federator.runtime.agent.transports import datagrams_of, direct_of
 from federator.runtime.custody.stores import counts
 from federator.runtime.failover.view import controller_page
 from federator.runtime.mqtt.endpoint import Endpoint
@@ -191,8 +192,8 @@ def view_of(agent: Agent, reloader: Reloader[Settings], beside: Beside = Beside(
         links=m.LinkMetrics(
             node.links,
             agent.control.connections,
-            data.datagrams,
-            data.direct,
+            datagrams_of(data.transports),
+            direct_of(data.transports),
             agent.services.link_loads,
         ),
         tls={(file,): end_s for file, end_s in ends_s.items()},
@@ -202,7 +203,7 @@ def view_of(agent: Agent, reloader: Reloader[Settings], beside: Beside = Beside(
 def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
     """The answer of ``/status``."""
     settings, control, data, services = agent.settings, agent.control, agent.data, agent.services
-    link, trust, datagrams = control.link, control.trust, data.datagrams
+    link, trust = control.link, control.trust
     ready, reason = services.ready()
     standing = services.ready.standing()
     settling, path = services.settling, data.path
@@ -233,8 +234,9 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
         "links": services.links(),
         "steering": services.plans.snapshot(),
         "flows": v.flows_section(path.intake.flows, data.forwarder),
-        "datagrams": None if datagrams is None else datagrams.totals(),
-        "direct": None if data.direct is None else data.direct.totals(),
+        "datagrams": None,
+        "direct": None,
+        **{transport.section: transport.totals() for transport in data.transports.all},
         **routes.status(),
         "discovery": services.discovery.snapshot(),
         "rules": v.rules_section(data.policy, data.link_policies, data.renaming),
@@ -287,8 +289,8 @@ def _values(agent: Agent) -> m.Values:
             settings, failover=failover, prepared=services.prepared, service=services.failover
         ),
         **m.topology_values(node, wanted=settings.topology.neighbours),
-        **m.datagram_values(data.datagrams),
-        **m.direct_values(data.direct),
+        **m.datagram_values(datagrams_of(data.transports)),
+        **m.direct_values(direct_of(data.transports)),
         **m.stream_values(services.metrics, bytes_max=settings.metrics.spool_bytes_max),
         **m.span_values(data.spans, waiting_max=settings.opentelemetry.queue_spans_max),
     }

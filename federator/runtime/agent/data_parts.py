@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from federator.config.brokers import Transport
 from federator.config.settings import Settings
 from federator.config.topics import RulesSettings
 from federator.protocol.custody.followed import HELD_BYTES_MAX
 from federator.protocol.data.stamps import StampBook, Stamps
+from federator.protocol.data.transports import Transports
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import LocalFiltersChanged
@@ -22,8 +22,8 @@ from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import Denied, EdgeRules
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
-from federator.protocol.types import BrokerId
 from federator.runtime.agent.control_parts import ControlParts
+from federator.runtime.agent.transports import transports_of
 from federator.runtime.custody.gateway_marks import GatewayMarks
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.cover_subscriber import CoverSubscriber, SessionFilters
@@ -40,8 +40,6 @@ from federator.runtime.storage.state_dir import StateDir
 from federator.runtime.telemetry.traces import TraceService
 
 if TYPE_CHECKING:
-    from federator.runtime.datagrams.service import DatagramService
-    from federator.runtime.direct.service import DirectLinks
     from federator.runtime.opentelemetry.reporter import SpanReporter
 
 HELD_SHARE = 4
@@ -95,11 +93,11 @@ class DataParts:
         )
         self._wanted = FilterTrie()  # of our ordinary subscribers; ``sharing`` maintains it
         self.retained = self._retained() if settings.retained.enabled else None
-        self.direct = self._direct() if settings.uses("direct") else None
+        self.transports = Transports(settings.transport_to)
         self.tracing = self._tracing()
-        self.datagrams = self._datagrams() if settings.uses("udp-fec") else None
         self.spans = self._spans() if settings.opentelemetry.reports else None
         self.path = self._data_path()
+        self.transports.all += transports_of(settings, self.tasks, control, self.path)
         self.sharing = self._sharing()
 
     def enter(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
@@ -129,14 +127,6 @@ class DataParts:
     def retained_links(self) -> list[MqttLink]:
         """The connection that scans the broker's retained messages, if there is one."""
         return [] if self.retained is None else [self.retained.scanner.link]
-
-    def transport_to(self, neighbour: BrokerId) -> Transport:
-        """How frames reach a neighbour now; the configured transport may not be up."""
-        if self.direct is not None and self.direct.link_to(neighbour) is not None:
-            return "direct"
-        if self.datagrams is not None and neighbour in self.datagrams.links():
-            return "udp-fec"
-        return "tcp"
 
     def _retained(self) -> Retained:
         settings, control = self.settings, self.control
@@ -173,45 +163,9 @@ class DataParts:
             link_policies=self.link_policies,
             forwarder=self.forwarder,
             name_of=control.node.failover.name_of,
-            straight_to=lambda hop: None if self.direct is None else self.direct.link_to(hop),
-            transport_to=self.transport_to,
+            transports=self.transports,
             # The data path is made later: it passes on received traces.
             send=lambda route, sends, body: self.path.trace(route, sends, body),
-        )
-
-    def _datagrams(self) -> "DatagramService":
-        from federator.runtime.datagrams.raptor import RaptorCoder  # noqa: PLC0415 - an extra
-        from federator.runtime.datagrams.service import DatagramService  # noqa: PLC0415 - as rare
-
-        control = self.control
-        assert control.trust is not None, "datagrams want keys"
-        return DatagramService(
-            settings=self.settings,
-            trust=control.trust,
-            tasks=self.tasks,
-            coder=RaptorCoder(),
-            epoch=lambda: control.epoch,
-            tell=control.traffic.tell,
-            # The data path is made later: it sends in datagrams.
-            on_frames=lambda neighbour, frames: self.path.on_frames(frames, neighbour),
-            send_by_broker=lambda neighbour, frame: self.path.outgoing.send_by_broker(
-                neighbour, frame
-            ),
-        )
-
-    def _direct(self) -> "DirectLinks":
-        from federator.runtime.direct.service import DirectLinks  # noqa: PLC0415 - as rare
-
-        control = self.control
-        return DirectLinks(
-            settings=self.settings,
-            trust=control.trust,
-            tasks=self.tasks,
-            epoch=lambda: control.epoch,
-            tell=control.traffic.tell,
-            # The data path is made later: it sends over these links.
-            on_frames=lambda by, frames: self.path.on_frames(frames, by),
-            outgoing=lambda: self.path.outgoing,
         )
 
     def _spans(self) -> "SpanReporter":
@@ -240,7 +194,7 @@ class DataParts:
             recorder=recorder,
             exporter=exporter,
             forwarder=self.forwarder,
-            transport_to=self.transport_to,
+            transport_to=self.transports.used_to,
         )
 
     def _data_path(self) -> DataPath:
@@ -265,7 +219,7 @@ class DataParts:
             held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
             retained=self.retained,
             frame_events=self.frame_events if self.spans is None else self.spans.recorder,
-            datagrams=self.datagrams,
+            transports=self.transports,
             flows_max=settings.steer.flows_max,
             members=settings.members,
         )

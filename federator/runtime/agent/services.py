@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Protocol
+from typing import Protocol, cast
 
 from federator import __version__
 from federator.config.topics import RulesSettings
@@ -17,6 +17,7 @@ from federator.protocol.events import (
 )
 from federator.protocol.steering.edge_follower import EdgeFollower, KeptMeter
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
+from federator.protocol.types import BrokerId
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts, edge_of
 from federator.runtime.agent.health import HealthReporter
@@ -134,8 +135,7 @@ class Services:
         self.link_loads = LinkLoads(
             links=node.links,
             connections=control.connections,
-            datagrams=data.datagrams,
-            direct=data.direct,
+            transports=data.transports,
             policies=data.link_policies,
         )
         self.load_teller = LoadTeller(
@@ -252,15 +252,18 @@ class Services:
 
     def links(self) -> list[v.Answer]:
         """Our connections to neighbours, and what hinders a link over each."""
-        control, data = self.control, self.data
-        return v.links_section(
+        node, transports = self.control.node, self.data.transports
+        links = v.links_section(
             self.ready.judge(),
-            control.connections,
-            data.datagrams,
-            data.direct,
+            self.control.connections,
+            None,
+            None,
             self.link_loads,
-            control.node.failover.name_of,
+            node.failover.name_of,
         )
+        for link in links:
+            link |= transports.snapshots(cast("BrokerId | None", link["neighbour"]))
+        return links
 
     def _discovery(self) -> Discovery:
         settings, control = self.settings, self.control

@@ -104,8 +104,7 @@ class DataPath:
 
         ``topic`` replaces the usual topic for frames.
         """
-        self.outgoing.publish_on(neighbour, topic)
-        self.plane.reach(neighbour, link, self._now(), takes_bundles=takes_bundles)
+        self.plane.reach(neighbour, link, self._now(), topic, takes_bundles=takes_bundles)
         self._arm()
 
     def set_route(self, filter: str, route: FilterRoute | None, *, lost: bool = False) -> None:

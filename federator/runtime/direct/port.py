@@ -22,13 +22,13 @@ from typing import Final
 from mqtt5 import ConnAckPacket, PingRespPacket, PublishPacket
 
 from federator.errors import ConfigError, DecodeError, LinkError
-from federator.protocol.data.outgoing import URGENT_TOPIC
 from federator.protocol.trust.guard import Guard
 from federator.protocol.trust.sealed_connection import DRAWN_BYTES, SealedConnection, welcome
 from federator.protocol.types import BrokerId
 from federator.runtime.direct.wire import (
     CONFIRM_TOPIC,
     CONFIRMATION,
+    URGENT_TOPIC,
     Greeting,
     read_greeting,
     read_packets,

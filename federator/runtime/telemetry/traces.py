@@ -12,10 +12,10 @@ from typing import Final
 import structlog
 from mqtt5 import PublishPacket, TopicFilter
 
-from federator.config.brokers import Transport
 from federator.config.settings import Settings
 from federator.errors import DecodeError
 from federator.protocol.bounded_cache import Recent
+from federator.protocol.data.transports import Transports
 from federator.protocol.filters import validate_topic
 from federator.protocol.forwarding.explanation import explain
 from federator.protocol.forwarding.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
@@ -59,9 +59,7 @@ class TraceService:
     link_policies: LinkPolicies
     forwarder: Forwarder
     name_of: Callable[[BrokerId], str]  # of a broker, empty without one
-    # The link for frames that bypass a neighbour's broker.
-    straight_to: Callable[[BrokerId], MqttLink | None]
-    transport_to: Callable[[BrokerId], Transport]  # how frames reach a neighbour now
+    transports: Transports
     send: Callable[[TopicRoute, Sends, bytes], int]  # a trace's body to next hops; its number
 
     def __post_init__(self) -> None:
@@ -158,14 +156,14 @@ class TraceService:
         queued = []
         for hop, _ in sends:
             neighbour = known_neighbours.get(hop)
-            link = self.straight_to(hop)
-            if link is None and neighbour and neighbour.conn:
-                link = self.connections.data_of(neighbour.conn)
-            queued.append((hop, 0 if link is None else link.queued_bytes))
+            queue = self.transports.queue_to(hop)
+            if queue is None and neighbour and neighbour.conn:
+                queue = self.connections.data_of(neighbour.conn)
+            queued.append((hop, 0 if queue is None else queue.queued_bytes))
         return queued
 
     def _transports(self, sends: Sends) -> list[str]:
-        return [self.transport_to(hop) for hop, _ in sends]
+        return [self.transports.used_to(hop) for hop, _ in sends]
 
     def _send(self, neighbour: BrokerId, told: TraceEcho) -> None:
         link = self.traffic.link_to(neighbour)

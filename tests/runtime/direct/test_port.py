@@ -14,13 +14,12 @@ import pytest
 from mqtt5 import ConnAckPacket, ConnectPacket, DisconnectPacket, PingReqPacket, PublishPacket
 
 from federator.errors import ConfigError, DecodeError
-from federator.protocol.data.outgoing import DIRECT_TOPIC, URGENT_TOPIC
 from federator.protocol.trust.guard import DATA, Manner
 from federator.protocol.trust.sealed_connection import DRAWN_BYTES, greet, welcomed
 from federator.protocol.types import BrokerId
 from federator.runtime.direct import port as p
 from federator.runtime.direct.port import DirectPort
-from federator.runtime.direct.wire import CONFIRM_TOPIC, CONFIRMATION
+from federator.runtime.direct.wire import CONFIRM_TOPIC, CONFIRMATION, DIRECT_TOPIC, URGENT_TOPIC
 from federator.runtime.mqtt.wire import read_packets
 from tests.protocol.trust.key_maker import KeyMaker
 from tests.protocol.trust.test_guard import shake
