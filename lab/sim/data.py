@@ -15,8 +15,8 @@ import mqtt5
 from mqtt5 import PublishPacket
 
 from federator.protocol.custody.ports import Disk
-from federator.protocol.data.ports import DataLink, Seals
-from federator.protocol.data_plane import DataPlane
+from federator.protocol.data.plane import DataPlane
+from federator.protocol.data.ports import DataLink
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.bundles import frames_of
 from federator.protocol.forwarding.forwarding import Forwarder
@@ -30,6 +30,7 @@ from federator.protocol.steering.follower import PlanFollower
 from federator.protocol.steering.plan_book import PlanBook
 from federator.protocol.timers import earliest
 from federator.protocol.trust.guard import overheard
+from federator.protocol.trust.seals import Seals
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import Agenda
 from lab.sim.network import Agent, Connection

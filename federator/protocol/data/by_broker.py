@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from federator.protocol.data.ports import FrameLink, Seals
+from federator.protocol.data.ports import FrameLink
 from federator.protocol.forwarding.parts import PART_BYTES_MIN, cut
 from federator.protocol.forwarding.publications import publish_pieces, topic_field
 from federator.protocol.trust.guard import DATA, SEAL_BYTES
+from federator.protocol.trust.seals import Seals
 from federator.protocol.types import BrokerId
 
 PUBLISH_BYTES, PUBLISH_BYTES_MAX = 5, 8

@@ -8,7 +8,7 @@ Source: docs/protocol.md sections 8 and 11.
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
@@ -17,6 +17,7 @@ from mqtt5 import PublishPacket, QoS
 from msgspec.structs import replace
 
 from federator.errors import DecodeError
+from federator.protocol.custody.ports import KnownStamp
 from federator.protocol.data.ports import DataLink, RetainedFlow, Stamps
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.bundles import Run, in_order, runs_of
@@ -74,6 +75,10 @@ class Delivery:
     def settled(self) -> bool:
         """Whether our broker has acknowledged everything that we published."""
         return self.link is not None and not self.link.unacknowledged
+
+    @property
+    def unsaved_stamps(self) -> MutableSequence[KnownStamp]:
+        return [] if self.stamps is None else self.stamps.unsaved
 
     def mark(self, marker: bytes, *, asks: bool = False) -> None:
         """Publish the retained ``marker`` after everything that we published.

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from federator.protocol.data.by_broker import ByBroker
-from federator.protocol.data.ports import Backlog, FrameLink, Seals
+from federator.protocol.data.ports import Backlog, FrameLink
 from federator.protocol.data.transports import Transports
 from federator.protocol.forwarding.bundles import frames_of, pack_bundle, runs_of
 from federator.protocol.forwarding.counters import DataCounters
@@ -28,6 +28,7 @@ from federator.protocol.forwarding.forwarding import Sends
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame, mask_bytes, pack_label
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.telemetry.frame_events import FrameEventSink, Refused, Sent
+from federator.protocol.trust.seals import Seals
 from federator.protocol.types import BrokerId, Millis
 
 REPAIR_BACKLOG_BYTES_MAX = 262_144

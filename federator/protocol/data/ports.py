@@ -5,14 +5,14 @@ these calls raises, unless it says so.
 """
 
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from mqtt5 import PublishPacket
 
+from federator.protocol.custody.ports import KnownStamp
 from federator.protocol.forwarding.forwarding import FrameRoute, Sends
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.forwarding.publications import Place
-from federator.protocol.trust.guard import Guard
 from federator.protocol.types import BrokerId, Millis, Now
 
 Inbound = tuple[PublishPacket, int, int]
@@ -106,21 +106,6 @@ class Carrier(Protocol):
         """Where frames for ``neighbour`` wait; ``None``: not here."""
 
 
-class Seals(Protocol):
-    """Seals frames, and opens those of others."""
-
-    @property
-    def guard(self) -> Guard:
-        """Has the neighbours' keys."""
-
-    @property
-    def proves(self) -> bool:
-        """Whether frames under custody are proven: ours, and those that we accept."""
-
-    def open_frame(self, payload: bytes) -> tuple[BrokerId, bytes] | None:
-        """The agent that sealed a frame, and the frame; ``None`` when it was refused."""
-
-
 class AcknowledgingLink(Protocol):
     """The connection on which our clients' publications arrive."""
 
@@ -143,13 +128,6 @@ class RetainedFlow(Protocol):
 
     def missed(self, run: bytes) -> None:
         """Some of ``run`` could not be published here after all."""
-
-
-class KnownStamp(NamedTuple):
-    """The entry of a stamp in a book of stamps."""
-
-    digest: int  # 64 bits of it
-    by_leaf: bool  # whether a leaf brought it; otherwise the mesh
 
 
 class Stamps(Protocol):

@@ -29,8 +29,9 @@ from typing import Final, NamedTuple
 
 from mqtt5 import PublishPacket
 
+from federator.protocol.custody.ports import KnownStamp
 from federator.protocol.data.handover import Turn
-from federator.protocol.data.ports import Inbound, KnownStamp
+from federator.protocol.data.ports import Inbound
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.forwarding.publications import joined, packets_in, remade, topics_of
 from federator.protocol.types import BrokerId, Millis

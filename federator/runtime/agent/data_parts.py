@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from federator.config.settings import Settings
 from federator.config.topics import RulesSettings
 from federator.protocol.custody.followed import HELD_BYTES_MAX
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.data.stamps import StampBook, Stamps
 from federator.protocol.data.transports import Transports
-from federator.protocol.data_plane import DataPlane
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import LocalFiltersChanged
 from federator.protocol.filters import FilterTrie

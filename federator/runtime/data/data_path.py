@@ -1,6 +1,6 @@
 """Drives the data plane of one agent: passes it the time, and wakes it up when it is due.
 
-``protocol.data_plane`` decides. There are two timers because a batch is due within a millisecond,
+``protocol.data.plane`` decides. There are two timers because a batch is due within a millisecond,
 again and again, and custody hardly ever.
 
 Source: docs/ARCHITECTURE.md.
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.data.ports import FrameLink, Inbound
-from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.forwarding import Sends, TopicRoute
 from federator.protocol.forwarding.frames import Frame

@@ -2,8 +2,8 @@
 
 import pytest
 
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.data.stamps import StampBook
-from federator.protocol.data_plane import DataPlane
 from federator.protocol.filters import CoverChange
 from federator.protocol.leaves import hub_choice
 from federator.protocol.leaves.switch import Switch

@@ -2,7 +2,7 @@
 
 import pytest
 
-from federator.protocol import data_plane
+from federator.protocol.data import plane
 from federator.protocol.routing.topic_routing import TopicRouting
 from lab.sim import campaign, scenario
 from lab.sim.messages import campaign as messages
@@ -37,7 +37,7 @@ def test_under_custody_nothing_is_lost_while_plans_change():
 
 
 def test_a_tree_that_nobody_rescues_from_is_found(monkeypatch):
-    monkeypatch.setattr(data_plane, "rescued", lambda frame, route, *others: route)
+    monkeypatch.setattr(plane, "rescued", lambda frame, route, *others: route)
 
     invariants = {
         result.violation.invariant

@@ -1,6 +1,6 @@
 """A data plane on disks in memory, whose broker tells what it is given."""
 
-from federator.protocol.data_plane import DataPlane
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.publications import packets_in, topics_of
 from federator.protocol.types import Epoch, Millis

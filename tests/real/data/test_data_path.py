@@ -12,7 +12,7 @@ import pytest
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from federator.config.sections import CustodySettings
-from federator.protocol.data_plane import DataPlane
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.types import BrokerId, Epoch, Millis, Now

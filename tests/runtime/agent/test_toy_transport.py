@@ -19,7 +19,7 @@ from lab.sim.data import LocalLink, packet_of
 N1, N2 = BrokerId(1), BrokerId(2)
 
 
-ENDS = {}
+ENDS: dict[BrokerId, "Pipe"] = {}
 
 
 class Pipe:

@@ -7,7 +7,7 @@ import msgspec
 from federator.config.settings import Settings
 from federator.config.validation import validated
 from federator.protocol import discovery
-from federator.protocol.data.ports import KnownStamp
+from federator.protocol.custody.ports import KnownStamp
 from federator.protocol.messages.serving import Served
 from federator.protocol.retained.store import RetainedStore
 from federator.protocol.retained.versions import Version

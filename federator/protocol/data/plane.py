@@ -20,8 +20,10 @@ from federator.protocol.custody.followed import HELD_BYTES_MAX
 from federator.protocol.custody.ports import CustodyContext, Disk
 from federator.protocol.data import ports
 from federator.protocol.data.delivery import Delivery
+from federator.protocol.data.intake import Batch, Intake, RouteBatches
 from federator.protocol.data.moves import Moves, Waiting
 from federator.protocol.data.outgoing import Leaving, Outgoing
+from federator.protocol.data.rescue import rescued, returned
 from federator.protocol.data.senders import Senders
 from federator.protocol.data.transports import Transports
 from federator.protocol.duplicates import DuplicateLog
@@ -49,8 +51,6 @@ from federator.protocol.forwarding.frames import (
 from federator.protocol.forwarding.keeping import KeepPolicy
 from federator.protocol.forwarding.parts import Assembly, is_part, sender_of
 from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS
-from federator.protocol.forwarding.rescue import rescued, returned
-from federator.protocol.intake import Batch, Intake, RouteBatches
 from federator.protocol.messages.destinations import names_tree
 from federator.protocol.messages.group_records import inbox_key, is_inbox_key
 from federator.protocol.messages.steering import Tree
@@ -58,6 +58,7 @@ from federator.protocol.messages.topics import DOCTORS_WORD, data_topic, deliver
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.telemetry.frame_events import Came, FrameEventSink
 from federator.protocol.timers import earliest
+from federator.protocol.trust.seals import Seals
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 
 FRAME_BYTES_MAX = 262_144
@@ -91,7 +92,7 @@ class DataPlane:
         forwarder: Forwarder,
         disk: Disk,
         outlet: CustodyContext,
-        seals: ports.Seals | None,
+        seals: Seals | None,
         now: Now,
         duplicates: DuplicateLog | None = None,
         policies: LinkPolicies | None = None,
