@@ -97,6 +97,20 @@ def test_nothing_outside_its_room_takes_the_whole_agent():
     assert takes == []
 
 
+def test_nothing_reaches_past_the_data_planes_interface():
+    rooms = [ROOT / "federator" / room for room in ("protocol/data", "runtime/data")]
+    inner = re.compile(r"(path|plane)\.(_\w+|intake|outgoing|moves|senders)$")
+    past = [
+        f"{named(path)}: {ast.unparse(node)}"
+        for path in product()
+        if not any(path.is_relative_to(room) for room in rooms)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and inner.search(ast.unparse(node))
+    ]
+
+    assert past == []
+
+
 @pytest.mark.parametrize("top", ["federator", "lab", "analytics"])
 def test_none_of_the_old_words_is_left(top):
     found = [

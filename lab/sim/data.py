@@ -15,7 +15,7 @@ import mqtt5
 from mqtt5 import PublishPacket
 
 from federator.protocol.custody.ports import Disk
-from federator.protocol.data.plane import DataPlane
+from federator.protocol.data.plane import DataPlane, Features, Limits
 from federator.protocol.data.ports import DataLink
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.bundles import frames_of
@@ -229,11 +229,10 @@ class DataPath:
             forwarder=Forwarder(),
             disk=disk,
             outlet=self,
-            seals=seals,
             now=world.now_of(agent),
-            hop_limit=HOP_LIMIT,
+            limits=Limits(hop_limit=HOP_LIMIT),
+            features=Features(link=link, seals=seals),
         )
-        self.plane.delivery.link = link
         agent.data = self.plane
         self._collected = [(0, frozenset[str]())]  # since when which filters
         routing, meshes = agent.node.topic_routing, agent.node.meshes
@@ -249,7 +248,7 @@ class DataPath:
         self._follower = PlanFollower(
             book, self.plane, agent.id, self._say_torn, self.tell, self.edge.follow
         )
-        self.plane.plans = self._follower
+        self.plane.report_torn(self._follower)
         wake_up = WakeUp(agent, world, self._next_deadline_ms, self._on_time)
         self.arm = wake_up.arm
 

@@ -55,16 +55,15 @@ class Delivery:
     retained: RetainedFlow | None
     frame_events: FrameEventSink | None
     stamps: Stamps | None = None  # recognises what came by another way
-    link: DataLink | None = None  # to our broker, once connected
-    waiting: "WaitingFrames | None" = None  # frames that another agent may bring first
-    # Called with the keys of a frame, its packets by their names here, and their number.
-    note_arrival: Callable[[bytes, bytes, int], None] | None = None
+    link: DataLink | None = None  # to our broker
     delays: Delays = field(default_factory=Delays)
 
     def __post_init__(self) -> None:
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
         self._ahead: RateLimiter[BrokerId] = RateLimiter(gap_ms=CLOCK_GAP_MS, keys_max=CLOCKS_MAX)
         self._checker = RunChecker()
+        self._waiting: WaitingFrames | None = None  # frames that another agent may bring first
+        self._note_arrival: Callable[[bytes, bytes, int], None] | None = None
 
     @property
     def room(self) -> bool:
@@ -98,6 +97,15 @@ class Delivery:
         encoded = topic.encode()
         link.publish_packet(bytearray(written), written.find(encoded) + len(encoded), 1)
 
+    def report_arrivals(self, note: Callable[[bytes, bytes, int], None]) -> None:
+        """Call ``note`` with a frame's keys, its packets by their names here, and their number."""
+        self._note_arrival = note
+
+    def publish_over(self, link: DataLink | None) -> DataLink | None:
+        """Publish over another connection; return the former one."""
+        former, self.link = self.link, link
+        return former
+
     def malformed(self, error: DecodeError, now_ms: Millis) -> None:
         """Count a malformed frame, and report it now and then."""
         self.counters.malformed_frames += 1
@@ -108,21 +116,25 @@ class Delivery:
 
     def deliver(self, frame: Frame, now: Now) -> None:
         """Publish the body of ``frame``, and record its delay."""
-        if self.waiting is not None and frame.acknowledged:
-            for due in self.waiting.put(frame):
+        if self._waiting is not None and frame.acknowledged:
+            for due in self._waiting.put(frame):
                 self._deliver(due, now)
         else:
             self._deliver(frame, now)
 
+    def wait(self) -> None:
+        """Let frames under custody wait: another agent at our broker may bring them first."""
+        self._waiting = WaitingFrames()
+
     def look_at_waiting(self, now: Now) -> None:
         """Publish frames that waited long enough."""
-        if self.waiting is not None:
-            for due in self.waiting.look():
+        if self._waiting is not None:
+            for due in self._waiting.look():
                 self._deliver(due, now)
 
     def deliver_waiting(self, now: Now) -> None:
         """Publish all waiting frames, and stop waiting."""
-        waiting, self.waiting = self.waiting, None
+        waiting, self._waiting = self._waiting, None
         for frame in waiting.all() if waiting is not None else ():
             self._deliver(frame, now)
 
@@ -136,7 +148,7 @@ class Delivery:
         runs = runs_of(frames)
         joined: list[tuple[Frame, list[Run]]] = []
         counted = self.stamps is not None and self.stamps.counts_in_frames
-        if self.waiting is None and self.note_arrival is None and not counted:
+        if self._waiting is None and self._note_arrival is None and not counted:
             with contextlib.suppress(DecodeError):
                 joined = list(self._joined(frames, runs))
         if not joined:
@@ -234,8 +246,8 @@ class Delivery:
             taken = count
         if taken < count and retained is not None:
             retained.missed(bytes(frame.body))
-        if self.note_arrival is not None and taken:
-            self.note_arrival(frame.keys, run, count)
+        if self._note_arrival is not None and taken:
+            self._note_arrival(frame.keys, run, count)
         self.counters.delivered_publications += taken
         self.counters.dropped += count - taken
         return taken

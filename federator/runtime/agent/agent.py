@@ -103,7 +103,7 @@ class Agent:
             retained=data.retained,
         )
         control.link.share_of_turn = lambda publishes: min(len(publishes), LINES_PER_TURN)
-        control.data_link.share_of_turn = data.path.plane.share_of_turn
+        control.data_link.share_of_turn = data.path.share_of_turn
         control.data_link.on_refused = self.data_connection.on_refused
         topics = (data.path.data_topic, data.marks.topic)
         control.data_link.subscribe(live_filter(topic, no_local=True) for topic in topics)
@@ -214,7 +214,7 @@ class Agent:
 
     def _on_marker(self, packet: PublishPacket) -> None:
         """Take an earlier process's marker. Once started, unsubscribe: we need none of our own."""
-        if self.data.path.custody.destination.started:
+        if self.data.path.started:
             self.control.link.unsubscribe([packet.topic])
         else:
             self.data.path.on_marker(packet.payload)

@@ -233,7 +233,7 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
         },
         "links": services.links(),
         "steering": services.plans.snapshot(),
-        "flows": v.flows_section(path.intake.flows, data.forwarder),
+        "flows": v.flows_section(path.flows, data.forwarder),
         "datagrams": None,
         "direct": None,
         **{transport.section: transport.totals() for transport in data.transports.all},

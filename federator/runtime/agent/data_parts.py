@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from federator.config.settings import Settings
 from federator.config.topics import RulesSettings
 from federator.protocol.custody.followed import HELD_BYTES_MAX
-from federator.protocol.data.plane import DataPlane
+from federator.protocol.data.plane import DataPlane, Features, Limits
 from federator.protocol.data.stamps import StampBook, Stamps
 from federator.protocol.data.transports import Transports
 from federator.protocol.duplicates import DuplicateLog
@@ -94,9 +94,10 @@ class DataParts:
         self._wanted = FilterTrie()  # of our ordinary subscribers; ``sharing`` maintains it
         self.retained = self._retained() if settings.retained.enabled else None
         self.transports = Transports(settings.transport_to)
-        self.tracing = self._tracing()
         self.spans = self._spans() if settings.opentelemetry.reports else None
         self.path = self._data_path()
+        self.tracing = self._tracing()
+        self.path.report_traces(self.tracing)
         self.transports.all += transports_of(settings, self.tasks, control, self.path)
         self.sharing = self._sharing()
 
@@ -164,8 +165,8 @@ class DataParts:
             forwarder=self.forwarder,
             name_of=control.node.failover.name_of,
             transports=self.transports,
-            # The data path is made later: it passes on received traces.
-            send=lambda route, sends, body: self.path.trace(route, sends, body),
+            send=self.path.trace,
+            on_home=self.path.on_echo,
         )
 
     def _spans(self) -> "SpanReporter":
@@ -200,6 +201,7 @@ class DataParts:
     def _data_path(self) -> DataPath:
         settings, control = self.settings, self.control
         data = settings.data
+        spare_time = self._data_link.has_spare_time = SpareTime()
         plane = DataPlane(
             self_id=settings.broker_id,
             epoch=control.epoch,
@@ -207,30 +209,33 @@ class DataParts:
             forwarder=self.forwarder,
             disk=self.stores,
             outlet=CustodyMessenger(control.traffic.tell),
-            seals=control.trust,
             now=both_clocks(),
-            duplicates=DuplicateLog(
-                window_bits=data.duplicate_window_bits, origins_max=data.origins_max
+            limits=Limits(
+                frame_bytes_max=data.frame_bytes_max,
+                hop_limit=data.hop_limit,
+                held_bytes_max=min(
+                    HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE
+                ),
+                flows_max=settings.steer.flows_max,
             ),
-            policies=self.link_policies,
-            to_local_names=self._to_local_names,
-            frame_bytes_max=data.frame_bytes_max,
-            hop_limit=data.hop_limit,
-            held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
-            retained=self.retained,
-            frame_events=self.frame_events if self.spans is None else self.spans.recorder,
-            transports=self.transports,
-            flows_max=settings.steer.flows_max,
-            members=settings.members,
+            features=Features(
+                link=self._data_link,
+                seals=control.trust,
+                members=settings.members,
+                duplicates=DuplicateLog(
+                    window_bits=data.duplicate_window_bits, origins_max=data.origins_max
+                ),
+                policies=self.link_policies,
+                transports=self.transports,
+                to_local_names=self._to_local_names,
+                retained=self.retained,
+                stamps=self.stamps,
+                frame_events=self.frame_events if self.spans is None else self.spans.recorder,
+                on_acknowledged=self.marks.on_acknowledged,
+                has_spare_time=spare_time,
+            ),
         )
-        plane.delivery.link = self._data_link
-        plane.delivery.stamps = self.stamps
-        plane.traces = self.tracing
-        plane.intake.on_acknowledged = self.marks.on_acknowledged
-        plane.intake.has_spare_time = self._data_link.has_spare_time = SpareTime()
-        path = DataPath(plane, self.stores)
-        self.tracing.on_home = path.on_echo
-        return path
+        return DataPath(plane, self.stores)
 
     def _sharing(self) -> Sharing:
         settings, control = self.settings, self.control

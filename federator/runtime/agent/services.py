@@ -144,7 +144,7 @@ class Services:
             link=link,
             words=control.words,
             forwarder=data.forwarder,
-            flows=data.path.intake.flows,
+            flows=data.path.flows,
             loads=self.link_loads,
             holding=self.plans.holding,
             wants=node.meshes.wants,
@@ -289,7 +289,7 @@ class Services:
         elif not settings.failover.enabled:
             obstacle = "it says nothing of itself: [failover] enabled"
         return EdgeFollower(
-            keep=self.data.path.plane.keep,
+            keep=self.data.path.keep,
             collect=lambda filters: control.handle(CollectsChanged(filters)),
             note=log_notice,
             asks_straight=node.topic_routing.wants,
@@ -398,7 +398,7 @@ class Services:
         data, asked = self.data, self.discovery.told if self.hub is None else self.hub.asked
         data.path.flush()  # what arrived before leaves under the old rules
         added, removed = data.policy.follow(*edge_of(rules), asked)
-        data.forwarder.follow_rules()
+        data.path.follow_rules()
         self._tell_interest(added, removed)
         data.sharing.on_rules()
         self.plans.allow(rules.placed)
@@ -420,7 +420,7 @@ class Services:
             data.policy.exported_filters(doubtful) for doubtful in self.discovery.known.doubted
         )
         doubted = frozenset(chain.from_iterable(exported))
-        data.forwarder.widen(widened, doubted)
+        data.path.widen(widened, doubted)
         self.plans.doubt(widened)
         self.control.handle(LocalFiltersChanged(added, removed))
         if self.metrics is not None:

@@ -26,7 +26,7 @@ def _direct(
         epoch=lambda: control.epoch,
         tell=control.traffic.tell,
         on_frames=lambda neighbour, frames: path.on_frames(frames, neighbour),
-        by_broker=path.outgoing.by_broker,
+        by_broker=path.by_broker,
     )
 
 
@@ -45,7 +45,7 @@ def _datagrams(
         epoch=lambda: control.epoch,
         tell=control.traffic.tell,
         on_frames=lambda neighbour, frames: path.on_frames(frames, neighbour),
-        by_broker=path.outgoing.by_broker,
+        by_broker=path.by_broker,
     )
 
 

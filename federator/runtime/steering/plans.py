@@ -59,7 +59,7 @@ class Plans:
             log_notice,
             self.edge.follow,
         )
-        self.data_path.plane.plans = self.follower
+        self.data_path.report_torn(self.follower)
         self._timer = DeadlineTimer(self._on_time)
         self._waiting: dict[str, Plan | None] = {}  # by steerer; None under "": the end of a plan
         self._next_ms = Millis(0)  # when the waiting plans may be applied
@@ -83,8 +83,8 @@ class Plans:
         return {
             "steerer": None if plan is None else plan.steerer,
             "number": None if plan is None else plan.number,
-            "trees": len(self.data_path.plane.trees),
-            "torn": self.data_path.plane.trees.torn,
+            "trees": len(self.data_path.forwarder.trees),
+            "torn": self.data_path.forwarder.trees.torn,
             "refused": self.follower.refused,
             "keeps": self.edge.policy,
             "collects": sorted(self.edge.collects),

@@ -61,11 +61,10 @@ class TraceService:
     name_of: Callable[[BrokerId], str]  # of a broker, empty without one
     transports: Transports
     send: Callable[[TopicRoute, Sends, bytes], int]  # a trace's body to next hops; its number
+    on_home: Callable[[TraceEcho], None]  # gets other agents' reports on traces of ours
 
     def __post_init__(self) -> None:
         self.malformed = 0  # orders that could not be read
-        # Called with other agents' reports on traces of ours.
-        self.on_home: Callable[[TraceEcho], None] = lambda heard: None
         self._self_id = self.settings.broker_id
         self.topic = topics.trace_topic(self.settings.federation)
         self._asked: Recent[tuple[Epoch, int], str] = Recent(ASKED_MAX)  # tokens

@@ -177,7 +177,7 @@ class Hubs:
     def join(self, agent: Agent) -> None:
         """An agent starts: it learns what its side wants, and decides by whom leaves are served."""
         if agent.id in self._ledger.relays:
-            agent.data.forwarder.on_wanted = partial(self._wanted, agent.id)
+            agent.data.forwarder.report_wanted(partial(self._wanted, agent.id))
         if self.ports:
             self.serving[agent.id] = self._serving_of(agent)
 

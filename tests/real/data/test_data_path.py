@@ -113,7 +113,6 @@ class Federation:
             forwarder=Forwarder(),
             disk=stores,
             outlet=CustodyMessenger(lambda neighbour, request: None),
-            seals=None,
             now=Now(monotonic_ms(), wall_clock_us()),
         )
         path = self.paths[number] = DataPath(plane, stores)

@@ -30,7 +30,7 @@ class Pipe:
     idle, stint = True, (0, 0)
 
     def __init__(self, settings, tasks, control, path):
-        self.id, self.path, self.by_broker = settings.broker_id, path, path.outgoing.by_broker
+        self.id, self.path, self.by_broker = settings.broker_id, path, path.by_broker
         self.neighbours, self.bytes, self.open, self.left = set(), 0, True, False
         self.messages = {}
         ENDS[self.id] = self
@@ -96,7 +96,7 @@ async def world(tmp_path, monkeypatch):
                 agents[id] = Agent(settings, state, tasks)
         for id, other in ((N1, N2), (N2, N1)):
             data = agents[id].data
-            data.path.plane.delivery.link = LocalLink(arrived.append if id == N2 else print)
+            data.path.delivery.publish_over(LocalLink(arrived.append if id == N2 else print))
             data.path.reach(other, broker)
             data.transports.on_neighbour(other, True)
         agents[N1].data.path.set_route("a/#", FilterRoute(False, True, (N2,)))

@@ -96,13 +96,13 @@ class Hub:
         for agent in (self._agent, *self.ports.values()):
             agent.services.presence.complete = self._all_subscribed
             agent.services.presence.looked = self._on_looked
-        self._agent.data.forwarder.on_wanted = self._on_mesh
+        self._agent.data.forwarder.report_wanted(self._on_mesh)
         for side, arrivals in self.arrivals.items():
-            self._agent_of(side).data.path.plane.delivery.note_arrival = arrivals.note
+            self._agent_of(side).data.path.delivery.report_arrivals(arrivals.note)
         for leaf, port in self.ports.items():
             port.services.serving.decides.on_roaming = self._on_roaming
             port.data.stamps.again = self._tell_mesh_again
-            port.data.forwarder.on_wanted = self._listener(leaf)
+            port.data.forwarder.report_wanted(self._listener(leaf))
             port.services.health.leaves = self._count_served
             port.start()
         self._steps = self._recall()

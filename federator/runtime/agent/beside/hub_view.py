@@ -66,7 +66,7 @@ def _refused(port: Agent) -> dict[str, int]:
     rules.
     """
     control, data = port.control, port.data
-    node, traffic, frames = control.node, control.traffic, data.path.plane.counters
+    node, traffic, frames = control.node, control.traffic, data.path.counters
     messages = [traffic.presumed, traffic.malformed]
     messages += [] if control.trust is None else [control.trust.words.refused]
     return {

@@ -28,7 +28,7 @@ from federator.config.sections import (
 from federator.config.settings import Settings
 from federator.config.topics import LoopSettings
 from federator.errors import ConfigError
-from federator.protocol.data.delivery import Delivery, WaitingFrames
+from federator.protocol.data.delivery import Delivery
 from federator.protocol.data.handover import Handover, Turn
 from federator.protocol.data.stamps import StampBook
 from federator.runtime.agent.agent import Agent
@@ -166,19 +166,19 @@ class Move:
         successor.services.beside = former.own_links
         successor.services.discovery.inherit = former.services.discovery.record
         # Both deliver over one connection: with two, one agent's data could be overtaken.
-        delivery = self._delivery = successor.data.path.plane.delivery
-        own, delivery.link = delivery.link, former.control.data_link
+        delivery = self._delivery = successor.data.path.delivery
+        own = delivery.publish_over(former.control.data_link)
         former.start()
         _log.info("move.begun", role=self._settings.role, phase=self.phase)
         await _in_time(_stands(former, SAID_S), FIRST_WAIT_S)
         if self.phase == BEGUN:
-            delivery.waiting = WaitingFrames()
+            delivery.wait()
         self._may_start.set()
         if self.phase == BEGUN:
             await self._hand_over(successor, tasks)
         await self._end(former)
         await _settles(delivery)
-        delivery.link = own
+        delivery.publish_over(own)
         for link in former.own_links():
             # The sessions under its names are no longer needed.
             await link.close(keep_session=False)
@@ -189,7 +189,7 @@ class Move:
 
     async def _hand_over(self, successor: Agent, tasks: asyncio.TaskGroup) -> None:
         """When ``successor`` has been ready for a while, let it take what clients publish."""
-        delivery = successor.data.path.plane.delivery
+        delivery = successor.data.path.delivery
         delivering = tasks.create_task(_keep_delivering(delivery), name="waiting frames")
         await _stands(successor, STANDS_S)
         delivering.cancel()
