@@ -84,17 +84,33 @@ def test_the_agent_is_a_short_list_of_parts():
     assert init.end_lineno - init.lineno < INIT_LINES_MAX
 
 
-def test_nothing_outside_its_room_takes_the_whole_agent():
+def test_no_class_takes_the_whole_agent():
     takes = [
-        named(path)
+        f"{named(path)}: {taker.name}"
         for path in product()
-        if not path.is_relative_to(AGENT_ROOM)
-        for node in ast.walk(tree(path))
+        for taker in ast.walk(tree(path))
+        if isinstance(taker, ast.ClassDef)
+        for node in ast.walk(taker)
         for note in (getattr(node, "annotation", None), getattr(node, "returns", None))
         if note is not None and re.search(r"\bAgent\b", ast.unparse(note))
     ]
 
     assert takes == []
+
+
+def test_no_part_sets_what_another_one_calls():
+    """``other.part.on_change = self._on_change``: it is given when the part is made."""
+    sets = [
+        f"{named(path)}: {ast.unparse(node)}"
+        for path in product()
+        if path.is_relative_to(AGENT_ROOM) or path.is_relative_to(AGENT_ROOM.parent / "leaves")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and ast.unparse(target).count(".") > 1
+    ]
+
+    assert sets == []
 
 
 def test_nothing_reaches_past_the_data_planes_interface():

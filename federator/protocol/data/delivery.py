@@ -56,6 +56,7 @@ class Delivery:
     frame_events: FrameEventSink | None
     stamps: Stamps | None = None  # recognises what came by another way
     link: DataLink | None = None  # to our broker
+    note_arrival: Callable[[bytes, bytes, int], None] | None = None
     delays: Delays = field(default_factory=Delays)
 
     def __post_init__(self) -> None:
@@ -63,7 +64,6 @@ class Delivery:
         self._ahead: RateLimiter[BrokerId] = RateLimiter(gap_ms=CLOCK_GAP_MS, keys_max=CLOCKS_MAX)
         self._checker = RunChecker()
         self._waiting: WaitingFrames | None = None  # frames that another agent may bring first
-        self._note_arrival: Callable[[bytes, bytes, int], None] | None = None
 
     @property
     def room(self) -> bool:
@@ -96,10 +96,6 @@ class Delivery:
         written = PublishPacket(topic, marker, qos=qos, retain=True, packet_id=1).write()
         encoded = topic.encode()
         link.publish_packet(bytearray(written), written.find(encoded) + len(encoded), 1)
-
-    def report_arrivals(self, note: Callable[[bytes, bytes, int], None]) -> None:
-        """Call ``note`` with a frame's keys, its packets by their names here, and their number."""
-        self._note_arrival = note
 
     def publish_over(self, link: DataLink | None) -> DataLink | None:
         """Publish over another connection; return the former one."""
@@ -148,7 +144,7 @@ class Delivery:
         runs = runs_of(frames)
         joined: list[tuple[Frame, list[Run]]] = []
         counted = self.stamps is not None and self.stamps.counts_in_frames
-        if self._waiting is None and self._note_arrival is None and not counted:
+        if self._waiting is None and self.note_arrival is None and not counted:
             with contextlib.suppress(DecodeError):
                 joined = list(self._joined(frames, runs))
         if not joined:
@@ -246,8 +242,8 @@ class Delivery:
             taken = count
         if taken < count and retained is not None:
             retained.missed(bytes(frame.body))
-        if self._note_arrival is not None and taken:
-            self._note_arrival(frame.keys, run, count)
+        if self.note_arrival is not None and taken:
+            self.note_arrival(frame.keys, run, count)
         self.counters.delivered_publications += taken
         self.counters.dropped += count - taken
         return taken

@@ -51,7 +51,7 @@ from federator.protocol.forwarding.frames import (
 )
 from federator.protocol.forwarding.keeping import KeepPolicy
 from federator.protocol.forwarding.parts import Assembly, is_part, sender_of
-from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS
+from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS, Inbound
 from federator.protocol.messages.destinations import names_tree
 from federator.protocol.messages.group_records import inbox_key, is_inbox_key
 from federator.protocol.messages.steering import Tree
@@ -98,6 +98,7 @@ class Features:
         to_local_names: Translates a run that arrived into the names of our broker.
         retained: Orders retained values; ``None`` lets them pass as they come.
         stamps: Recognises publications that come by several ways.
+        note_arrival: Called with a frame's keys, its packets by their names here, and their number.
         frame_events: Records events, frame by frame.
         on_acknowledged: Called when everything received is in the log, and was acknowledged.
         has_spare_time: Whether processors have, so that nothing is gathered.
@@ -112,6 +113,7 @@ class Features:
     to_local_names: Callable[[bytes], bytes] = lambda run: run
     retained: ports.RetainedFlow | None = None
     stamps: ports.Stamps | None = None
+    note_arrival: Callable[[bytes, bytes, int], None] | None = None
     frame_events: FrameEventSink | None = None
     on_acknowledged: Callable[[], None] = lambda: None
     has_spare_time: Callable[[], bool] = lambda: False
@@ -183,6 +185,7 @@ class DataPlane:
             frame_events=features.frame_events,
             stamps=features.stamps,
             link=features.link,
+            note_arrival=features.note_arrival,
         )
         self.custody = Custodian(
             disk=disk,
@@ -340,7 +343,7 @@ class DataPlane:
             self.forwarder.set_route(filter, route)
         return bool(ended)
 
-    def share_of_turn(self, publishes: Sequence[ports.Inbound]) -> int:
+    def share_of_turn(self, publishes: Sequence[Inbound]) -> int:
         """How many of ``publishes`` one turn of the loop takes, at least one.
 
         A client may have subscribed thousands of filters that all match one publication.
@@ -349,7 +352,7 @@ class DataPlane:
             return len(publishes)
         return self.forwarder.share_of_turn([packet.topic for packet, _, _ in publishes])
 
-    def on_publishes(self, chunk: memoryview, publishes: Sequence[ports.Inbound], now: Now) -> None:
+    def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound], now: Now) -> None:
         """Take all PUBLISHes of one socket read of the data connection; ``chunk`` is not kept."""
         if (stamps := self.delivery.stamps) is not None:
             chunk, publishes = stamps.leaving(chunk, publishes, but=self.data_topic, now_ms=now.ms)

@@ -7,16 +7,11 @@ these calls raises, unless it says so.
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from typing import Protocol
 
-from mqtt5 import PublishPacket
-
 from federator.protocol.custody.ports import KnownStamp
 from federator.protocol.forwarding.forwarding import FrameRoute, Sends
 from federator.protocol.forwarding.frames import Frame
-from federator.protocol.forwarding.publications import Place
+from federator.protocol.forwarding.publications import Inbound, Place
 from federator.protocol.types import BrokerId, Millis, Now
-
-Inbound = tuple[PublishPacket, int, int]
-"""A PUBLISH and its bytes' place in the chunk: ``chunk[start:end]``."""
 
 
 class DataLink(Protocol):
@@ -131,7 +126,7 @@ class RetainedFlow(Protocol):
 
 
 class Stamps(Protocol):
-    """Recognises publications that come by several ways: see ``protocol.data.stamps``."""
+    """Recognises publications that come by several ways: see ``protocol.leaves.stamps``."""
 
     def leaving(
         self, chunk: memoryview, publishes: Sequence[Inbound], *, but: str, now_ms: Millis

@@ -105,8 +105,6 @@ class Forwarder:
         self.allows_export = allows_export
         # The name of a filter on our broker, where names differ there.
         self._here = None if here is None else TranslatedFilters(here)
-        # Called, as the cover changes, with the filters that others want now and no longer want, by
-        # their names on our broker.
         self._on_wanted: Callable[[Sequence[str], Sequence[str]], None] | None = None
         self._topic_cache_max = topic_cache_max  # limit of the topic cache
         self._frame_cache_max = frame_cache_max  # limit of the frame cache
@@ -248,7 +246,9 @@ class Forwarder:
         return self._cover.update(added, removed)
 
     def report_wanted(self, report: Callable[[Sequence[str], Sequence[str]], None]) -> None:
-        """Call ``report`` with filters that others want from now on, and no longer."""
+        """Call ``report``, as the cover changes, with the filters that others want now and no
+        longer want, by their names on our broker.
+        """
         self._on_wanted = report
 
     def is_destination(self, broker: BrokerId) -> bool:

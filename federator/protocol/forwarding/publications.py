@@ -25,6 +25,9 @@ KNOWN_TOPIC_BYTES_MAX = 256  # longer topics are checked every time
 Place = tuple[int, int, int, int]
 """Where a packet begins and ends, the position of its packet identifier, and its QoS."""
 
+Inbound = tuple[PublishPacket, int, int]
+"""A PUBLISH and its bytes' place in the chunk: ``chunk[start:end]``."""
+
 _NO_PUBLISH = 3
 # By first byte: the QoS of the PUBLISH that begins so. DUP without QoS and QoS 3 do not exist.
 _QOS_OF = bytes(

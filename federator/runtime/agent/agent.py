@@ -7,19 +7,25 @@ Source: docs/ARCHITECTURE.md.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import get_args
 
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.config.settings import Settings
-from federator.protocol.data.stamps import StampBook
-from federator.protocol.discovery import LOG_TOPICS, SYS_TOPICS
+from federator.protocol.data.delivery import Delivery
+from federator.protocol.discovery import LOG_TOPICS, SYS_TOPICS, DiscoveryRecord
 from federator.protocol.discovery.log_lines import ERROR_TOPIC
 from federator.protocol.events import Event, LeaveRequested, Received
+from federator.protocol.forwarding.forwarding import Forwarder
+from federator.protocol.leaves.stamps import StampBook
 from federator.protocol.messages import control as msg
+from federator.protocol.node import Node
+from federator.protocol.policy.broker_policy import BrokerPolicy
+from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
+from federator.protocol.types import BrokerId
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts
 from federator.runtime.agent.driver import Driver
@@ -29,14 +35,19 @@ from federator.runtime.agent.placed_core import follow_placement
 from federator.runtime.agent.services import Services
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.busy_poll import BusyPoll
+from federator.runtime.data.data_path import DataPath
 from federator.runtime.data.drops import LOOK_S, DropReports
 from federator.runtime.data.former_session import FormerSession
 from federator.runtime.doctor.log_kinds import LOG_LINES
+from federator.runtime.leaves.role import OtherAgent, Role
+from federator.runtime.links.control_traffic import ControlTraffic
+from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.links.outboxes import OwnOutboxes
 from federator.runtime.loops.watch import NOTICE_TOPIC, STATE_FILTER
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
+from federator.runtime.mqtt.wire import inbound_of
 from federator.runtime.process.clocks import beat, monotonic_ms
 from federator.runtime.storage.state_dir import StateDir
 from federator.runtime.telemetry.state import SYS_TOPICS as COUNTED_SYS_TOPICS
@@ -46,13 +57,9 @@ HAND_OVER_POLLS = 500
 HAND_OVER_POLL_S = 0.01
 TEND_S = 1.0
 
-LINES_PER_TURN = 64
-"""Messages of the control connection, log lines mostly, that one turn of the loop takes: each may
-be a new filter, which costs the more the more filters overlap it."""
-
 
 class Agent:
-    """The agent of one broker."""
+    """The agent of one broker; to roles a ``BrokerAgent``."""
 
     def __init__(
         self,
@@ -60,7 +67,10 @@ class Agent:
         state: StateDir,
         tasks: asyncio.TaskGroup,
         stamp_book: StampBook | None = None,
+        role: Role | None = None,
+        other: OtherAgent | None = None,
     ) -> None:
+        role = role or Role()
         self.settings = settings
         self._state = state
         self._tasks = tasks
@@ -69,30 +79,34 @@ class Agent:
         self.control = control = ControlParts(
             settings, state, tasks, is_new=stores.owed.is_new, handle=self._handle
         )
+        turn = None if other is None else other.turn
+        book = stamp_book or StampBook()
         self.data = data = DataParts(
-            settings, state, tasks, stores, control, frame_events, stamp_book or StampBook()
+            settings, state, tasks, stores, control, frame_events, book, role, turn
         )
-        self.services = services = Services(control, data, end=self._end_with)
+        self.services = services = Services(control, data, self._end_with, role, other)
         self._driver = Driver(control, data, services)
 
     def start(self) -> None:
         """Connect to our broker and to the neighbours."""
         control, data, services = self.control, self.data, self.services
         parts = list(self._parts())
-        control.link.observer = observer = ControlConnection(
+        observer = ControlConnection(
             Dispatch(parts), control.traffic, services.discovery, data.loops, services.presence
         )
-        control.connections.hear = OwnOutboxes(
+        outboxes = OwnOutboxes(
             federation=self.settings.federation,
             self_id=self.settings.broker_id,
             traffic=control.traffic,
             said=observer.hear,
             frames=data.path.on_frames,
-        ).hear
+        )
+        control.link.observe(observer)
+        control.connections.fetch(outboxes.hear)
         control.link.subscribe(
             topic_filter for part in parts for topic_filter in part.subscriptions
         )
-        self.data_connection = control.data_link.observer = DataConnection(
+        self.data_connection = DataConnection(
             busy_poll=BusyPoll(self.settings.data.busy_poll_us),
             cover=data.cover,
             data_path=data.path,
@@ -101,10 +115,9 @@ class Agent:
             marks=data.marks,
             presence=services.presence,
             retained=data.retained,
+            spare_time=data.spare_time,
         )
-        control.link.share_of_turn = lambda publishes: min(len(publishes), LINES_PER_TURN)
-        control.data_link.share_of_turn = data.path.share_of_turn
-        control.data_link.on_refused = self.data_connection.on_refused
+        control.data_link.observe(self.data_connection)
         topics = (data.path.data_topic, data.marks.topic)
         control.data_link.subscribe(live_filter(topic, no_local=True) for topic in topics)
         data.cover.start()
@@ -138,6 +151,92 @@ class Agent:
     def own_links(self) -> list[MqttLink]:
         """All our connections to our broker."""
         return [self.control.link, *self.services.own_links()]
+
+    # -- for roles: see ``leaves.role.BrokerAgent`` ----------------------------------------------
+
+    @property
+    def node(self) -> Node:
+        return self.control.node
+
+    @property
+    def forwarder(self) -> Forwarder:
+        return self.data.forwarder
+
+    @property
+    def policy(self) -> BrokerPolicy:
+        return self.data.policy
+
+    @property
+    def link_policies(self) -> LinkPolicies:
+        return self.data.link_policies
+
+    @property
+    def path(self) -> DataPath:
+        return self.data.path
+
+    @property
+    def delivery(self) -> Delivery:
+        return self.data.path.delivery
+
+    @property
+    def connections(self) -> NeighbourLinks:
+        return self.control.connections
+
+    @property
+    def traffic(self) -> ControlTraffic:
+        return self.control.traffic
+
+    @property
+    def words_refused(self) -> int:
+        trust = self.control.trust
+        return 0 if trust is None else sum(trust.words.refused.values())
+
+    def ask(self, added: Iterable[str], removed: Iterable[str]) -> None:
+        self.services.ask(added, removed)
+
+    def ask_for_nothing(self) -> None:
+        self.services.ask((), self.services.discovery.told)
+
+    def bring_again(self, run: bytes) -> None:
+        self.data.enter(memoryview(run), inbound_of(run))
+        self.data.path.flush()
+
+    def call_roll(self) -> None:
+        self.control.outboxes.call_roll()
+
+    def follow_link_rules(self, settings: Settings) -> None:
+        self.settings = settings
+        self.data.follow_link_rules(settings)
+
+    @property
+    def subscribed(self) -> bool:
+        return self.control.data_link.subscribed
+
+    def look(self) -> None:
+        if not self.services.presence.up:
+            self.services.presence.update()
+
+    def is_ready(self) -> bool:
+        return self.services.ready.why_not() is None and bool(self.control.node.links.up)
+
+    def served_by(self) -> BrokerId | None:
+        choice = self.services.serving.decides.choice
+        return None if choice is None else choice.hub
+
+    def stamp(self) -> None:
+        self.data.stamps.stamping = True
+
+    def end_handover(self) -> None:
+        self.data.stamps.turn = None
+
+    def hold(self) -> None:
+        self.data_connection.hold()
+
+    def release(self) -> None:
+        self.data_connection.release()
+
+    def record(self) -> DiscoveryRecord:
+        return self.services.discovery.record()
 
     # -- the parts --------------------------------------------------------------------------------
 

@@ -10,13 +10,14 @@ from federator.config.settings import Settings
 from federator.config.topics import RulesSettings
 from federator.protocol.custody.followed import HELD_BYTES_MAX
 from federator.protocol.data.plane import DataPlane, Features, Limits
-from federator.protocol.data.stamps import StampBook, Stamps
 from federator.protocol.data.transports import Transports
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import LocalFiltersChanged
 from federator.protocol.filters import FilterTrie
 from federator.protocol.filters.renames import Renames
 from federator.protocol.forwarding.forwarding import Forwarder
+from federator.protocol.leaves.handover import Turn
+from federator.protocol.leaves.stamps import StampBook, Stamps
 from federator.protocol.messages.topics import data_topic
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
@@ -29,6 +30,7 @@ from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.cover_subscriber import CoverSubscriber, SessionFilters
 from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.data.renaming import Renaming
+from federator.runtime.leaves.role import Role
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.process.clocks import both_clocks
@@ -63,6 +65,8 @@ class DataParts:
     control: ControlParts
     frame_events: FrameEventBuffer | None
     stamp_book: StampBook
+    role: Role
+    turn: Turn | None  # while the broker changes its role
 
     def __post_init__(self) -> None:
         settings, control = self.settings, self.control
@@ -71,7 +75,13 @@ class DataParts:
         self.link_policies = LinkPolicies(*settings.link_rules())
         renames = self.policy.renames
         topic = data_topic(settings.federation)
-        self.stamps = Stamps(settings.broker_id, self.stamp_book, is_port=not settings.minds_broker)
+        self.stamps = Stamps(
+            settings.broker_id,
+            self.stamp_book,
+            is_port=not settings.minds_broker,
+            again=self.role.again,
+            turn=self.turn,
+        )
         for stamp in self.stores.load_stamps():
             self.stamp_book.note(stamp)
         self.renaming = Renaming(renames, topic) if renames else None
@@ -81,6 +91,8 @@ class DataParts:
             allows_export=self.policy.allows_export,
             here=renames.filter_inward if renames else None,
         )
+        if self.role.on_wanted is not None:
+            self.forwarder.report_wanted(self.role.on_wanted)
         self.marks = GatewayMarks(
             settings.federation,
             control.link,
@@ -201,7 +213,7 @@ class DataParts:
     def _data_path(self) -> DataPath:
         settings, control = self.settings, self.control
         data = settings.data
-        spare_time = self._data_link.has_spare_time = SpareTime()
+        self.spare_time = SpareTime()
         plane = DataPlane(
             self_id=settings.broker_id,
             epoch=control.epoch,
@@ -230,9 +242,10 @@ class DataParts:
                 to_local_names=self._to_local_names,
                 retained=self.retained,
                 stamps=self.stamps,
+                note_arrival=self.role.note_arrival,
                 frame_events=self.frame_events if self.spans is None else self.spans.recorder,
                 on_acknowledged=self.marks.on_acknowledged,
-                has_spare_time=spare_time,
+                has_spare_time=self.spare_time,
             ),
         )
         return DataPath(plane, self.stores)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Protocol, cast
+from typing import cast
 
 from federator import __version__
 from federator.config.topics import RulesSettings
@@ -23,7 +23,6 @@ from federator.runtime.agent.data_parts import DataParts, edge_of
 from federator.runtime.agent.health import HealthReporter
 from federator.runtime.agent.home_assistant import HomeAssistantTeller
 from federator.runtime.agent.presence import OwnBrokerPresence
-from federator.runtime.agent.serving import LeafServingService
 from federator.runtime.agent.shared_broker_guard import AgentAtBroker, SharedBrokerGuard
 from federator.runtime.custody.gateway_fetches import GatewayFetches
 from federator.runtime.discovery.echo import BrokerEcho
@@ -33,6 +32,8 @@ from federator.runtime.doctor.strangers import StrangerWatch
 from federator.runtime.failover.guide_publisher import GuidePublisher
 from federator.runtime.failover.prepared_sessions import PreparedSessions
 from federator.runtime.failover.service import FailoverService
+from federator.runtime.leaves.role import OtherAgent, Role
+from federator.runtime.leaves.serving import LeafServingService
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.observability import agent_view as v
@@ -51,23 +52,6 @@ MESHES_COUNTED_MAX = 10_000
 """Bound of the meshes searched for those with us as core: a console asks every other second."""
 
 
-class Interests(Protocol):
-    """What a hub's broker asks of the mesh: for itself and for its leaves."""
-
-    @property
-    def asked(self) -> frozenset[str]:
-        """All filters asked for, by their names on our broker."""
-
-    def on_clients(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        """The broker's own clients want other filters."""
-
-    def own_links(self) -> list[MqttLink]:
-        """The hub's further connections to our broker."""
-
-    def call_roll(self) -> None:
-        """Ask leaves to subscribe again here, for the log."""
-
-
 @dataclass(eq=False, repr=False)
 class Services:
     """The services of one agent beside carrying publications."""
@@ -75,13 +59,12 @@ class Services:
     control: ControlParts
     data: DataParts
     end: Callable[[ConfigError], None]
+    role: Role
+    other: OtherAgent | None  # at our broker, while that changes its role
 
     def __post_init__(self) -> None:
         control, data = self.control, self.data
         self.settings = settings = data.settings
-        self.hub: Interests | None = None  # set at a hub: receives what clients want
-        # Connections of a second agent in this process, while the broker changes its role.
-        self.beside: Callable[[], list[MqttLink]] = list
         node, link = control.node, control.link
         self.guide = GuidePublisher(
             settings=settings,
@@ -108,7 +91,14 @@ class Services:
             edge=self._edge(),
         )
         self.serving = LeafServingService(
-            settings, data.state.path, node, data.path, data.stamps, control.handle
+            settings,
+            data.state.path,
+            node,
+            data.path,
+            data.stamps,
+            control.handle,
+            has_two_ways=self.other is not None,
+            on_roaming=self.role.on_roaming,
         )
         self.prepared = self._prepared_sessions()
         self.settling = SettlingService(
@@ -161,6 +151,8 @@ class Services:
             others=lambda: data.retained_links,
             changed=self._on_presence,
             username=settings.broker.username,
+            complete=self.role.is_complete,
+            looked=self.role.on_looked,
         )
         self.strangers = StrangerWatch(
             settings.broker,
@@ -191,6 +183,7 @@ class Services:
             data_link=control.data_link,
             ready=self.ready,
             name_of=node.failover.name_of,
+            leaves=self.role.served_leaves,
         )
         self.home_assistant = HomeAssistantTeller(
             settings,
@@ -278,7 +271,8 @@ class Services:
             call_roll=self._call_roll,
             control_filters=lambda: control.link.wanted_filters,
             recall=control.link.recall,
-            own_links=lambda: [*self.own_links(), *self.beside()],
+            own_links=self._links_here,
+            inherit=None if self.other is None else self.other.record,
         )
 
     def _edge(self) -> EdgeFollower:
@@ -302,8 +296,7 @@ class Services:
     def _call_roll(self) -> None:
         self.guide.call_roll()
         self.control.outboxes.call_roll()
-        if self.hub is not None:
-            self.hub.call_roll()
+        self.role.call_roll()
 
     def _failover(self) -> FailoverService:
         failover = self.settings.failover
@@ -395,7 +388,7 @@ class Services:
 
     def follow_edge(self, rules: RulesSettings) -> None:
         """Apply other ``rules`` at the edge between our broker and the federation."""
-        data, asked = self.data, self.discovery.told if self.hub is None else self.hub.asked
+        data, asked = self.data, self.role.asked(self.discovery.told)
         data.path.flush()  # what arrived before leaves under the old rules
         added, removed = data.policy.follow(*edge_of(rules), asked)
         data.path.follow_rules()
@@ -404,10 +397,7 @@ class Services:
         self.plans.allow(rules.placed)
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        if self.hub is None:
-            self.ask(added, removed)
-        else:
-            self.hub.on_clients(added, removed)
+        self.role.on_clients(added, removed, self.ask)
 
     def ask(self, added: Iterable[str], removed: Iterable[str]) -> None:
         """Ask the federation for ``added``, by their names here, and no longer for ``removed``."""
@@ -435,5 +425,9 @@ class Services:
     def own_links(self) -> list[MqttLink]:
         """Our connections to our broker besides the control connection."""
         data = self.data
-        hub = [] if self.hub is None else self.hub.own_links()
-        return [self.control.data_link, *data.sharing.stand_ins.links, *data.retained_links, *hub]
+        stand_ins = data.sharing.stand_ins.links
+        return [self.control.data_link, *stand_ins, *data.retained_links, *self.role.own_links()]
+
+    def _links_here(self) -> list[MqttLink]:
+        """All these, and those of another agent at our broker."""
+        return [*self.own_links(), *([] if self.other is None else self.other.own_links())]

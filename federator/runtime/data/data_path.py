@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from federator.protocol.data.plane import DataPlane
-from federator.protocol.data.ports import FrameLink, Inbound
+from federator.protocol.data.ports import FrameLink
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.forwarding import Sends, TopicRoute
 from federator.protocol.forwarding.frames import Frame
+from federator.protocol.forwarding.publications import Inbound
 from federator.protocol.messages.control import RepairRequest, TraceEcho
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Millis, Now

@@ -70,6 +70,7 @@ class Discovery:
         call_roll: Asks gateways and our other programs at our broker to subscribe again.
         own_links: Our other connections to this broker. Both are called whenever the control
             connection comes up: we may have missed log lines about them.
+        inherit: The knowledge of another agent at this broker, if we have none yet.
     """
 
     settings: DiscoverySettings
@@ -83,6 +84,7 @@ class Discovery:
     control_filters: Callable[[], Iterable[str]] = tuple
     recall: Callable[[Iterable[str]], None] = lambda filters: None
     own_links: Callable[[], Iterable[MqttLink]] = tuple
+    inherit: Callable[[], pure.DiscoveryRecord | None] | None = None
 
     def __post_init__(self) -> None:
         settings, share = self.settings, self.share
@@ -108,8 +110,6 @@ class Discovery:
             ),
         )
         self.broker_version: str | None = None
-        # Supplies the knowledge of another agent at this broker, if we have none yet.
-        self.inherit: Callable[[], pure.DiscoveryRecord] | None = None
         self._probing = False
         self._link: MqttLink | None = None
         # Not reported yet, like those in _members.
@@ -266,8 +266,8 @@ class Discovery:
     def _load(self) -> None:
         current = self._read(self._path)
         saved = current or self._read(self._outdated_path)
-        if saved is None and self.inherit is not None:
-            saved = current = self.inherit(), 0
+        if saved is None and self.inherit is not None and (record := self.inherit()):
+            saved = current = record, 0
         if saved is None:
             self._on_time()
             return

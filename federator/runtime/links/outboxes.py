@@ -36,7 +36,7 @@ class KeptOutboxes:
     roll: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.connections.mark = self._mark
+        self.connections.keep(self._mark)
 
     async def run(self) -> None:
         """Ask the receivers from time to time for their position, until cancelled."""

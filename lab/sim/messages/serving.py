@@ -1,4 +1,4 @@
-"""Wakes up who decides by whom a leaf is served, as ``runtime.agent.serving`` does; the note.
+"""Wakes up who decides by whom a leaf is served, as ``runtime.leaves.serving`` does; the note.
 
 Source: docs/hubs.md.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from federator.protocol.effects import Pause, Proceed
-from federator.protocol.leaf_serving import LeafServing
+from federator.protocol.leaves.leaf_serving import LeafServing
 from federator.protocol.messages.serving import Served
 from federator.protocol.types import BrokerId
 from lab.sim.data import DataWorld, WakeUp

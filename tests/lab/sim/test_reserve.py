@@ -3,11 +3,11 @@
 import pytest
 
 from federator.protocol.data.plane import DataPlane
-from federator.protocol.data.stamps import StampBook
 from federator.protocol.filters import CoverChange
 from federator.protocol.leaves import hub_choice
+from federator.protocol.leaves.serving import Serving
+from federator.protocol.leaves.stamps import StampBook
 from federator.protocol.leaves.switch import Switch
-from federator.protocol.routing.serving import Serving
 from federator.protocol.types import BrokerId
 from lab.sim.faults import Fault, FaultKind
 from lab.sim.messages import story as stories

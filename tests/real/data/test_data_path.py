@@ -18,7 +18,7 @@ from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.data_path import CustodyMessenger, DataPath
-from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from federator.runtime.mqtt.link import Endpoint, Inbound, LinkObserver, MqttLink
 from federator.runtime.mqtt.wire import packet_id_at
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from lab.grid.processes.broker import BrokerProcess
@@ -29,7 +29,7 @@ DATA_TOPIC = "$fed/fed/data"
 NOW = Now(Millis(0), 0)
 
 
-class Client:
+class Client(LinkObserver):
     """One connection; keeps the bytes of every PUBLISH it gets."""
 
     def __init__(self, broker: BrokerProcess, client_id: str, *, acknowledge: bool = True) -> None:

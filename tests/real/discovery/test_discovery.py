@@ -20,7 +20,7 @@ from structlog.testing import capture_logs
 from federator.config.sections import DiscoverySettings
 from federator.protocol.discovery import LOG_TOPICS, SYS_TOPICS
 from federator.runtime.discovery.service import FILE_NAME, Discovery
-from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from federator.runtime.mqtt.link import Endpoint, Inbound, LinkObserver, MqttLink
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.relay_process import RelayProcess
 from tests.real.conftest import StartBroker
@@ -31,7 +31,7 @@ COUNTS_OFTEN = "sys_interval 1"
 PACKETS = {"v3": paho.MQTTv311, "v5": paho.MQTTv5}
 
 
-class Agent:
+class Agent(LinkObserver):
     """The part of an agent that discovers: one control connection, and what it learned.
 
     Attributes:
@@ -145,7 +145,7 @@ async def agent(counting: BrokerProcess, tmp_path: Path) -> AsyncIterator[Agent]
         yield agent
 
 
-class Silent:
+class Silent(LinkObserver):
     """Handles a connection of ours that is not looked at."""
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:

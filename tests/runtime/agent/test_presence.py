@@ -8,7 +8,7 @@ import structlog.testing
 
 from federator.protocol.discovery.log_lines import ERROR_TOPIC
 from federator.runtime.agent.presence import OwnBrokerPresence
-from federator.runtime.mqtt.link import Endpoint, MqttLink
+from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
 from federator.runtime.mqtt.wire import read_packets
 from tests.real.polling import until
 from tests.tcp_server import serving
@@ -17,7 +17,7 @@ ACCEPTED = mqtt5.ConnAckPacket().write()
 THROWN_OUT = b"1795226421: Client ctl already connected, closing old connection."
 
 
-class Place:
+class Place(LinkObserver):
     """A broker that lets everybody in, and an agent's connections to it.
 
     Attributes:

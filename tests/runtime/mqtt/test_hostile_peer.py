@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 import mqtt5
 import pytest
 
-from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from federator.runtime.mqtt.link import Endpoint, Inbound, LinkObserver, MqttLink
 from tests.tcp_server import serving
 
 ACCEPTED = mqtt5.ConnAckPacket().write()
 PUBLISH = mqtt5.PublishPacket("t", b"1").write()
 
 
-class Listener:
+class Listener(LinkObserver):
     """Counts what a link tells."""
 
     def __init__(self) -> None:

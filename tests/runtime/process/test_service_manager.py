@@ -10,7 +10,7 @@ import structlog.testing
 
 from federator.config.service_manager import ServiceManager, service_manager
 from federator.runtime.mqtt.connection import MqttConnection
-from federator.runtime.mqtt.link import Endpoint, MqttLink
+from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
 from federator.runtime.process import service_manager as talk
 from lab.grid.processes.ports import free_ports
 from tests.real.polling import until
@@ -53,7 +53,7 @@ def manager(tmp_path, monkeypatch):
     listening.close()
 
 
-class Silent:
+class Silent(LinkObserver):
     """A link's handler that nothing concerns."""
 
     def on_up(self, link, session_present):

@@ -9,14 +9,14 @@ Source: docs/hubs.md; docs/observability.md.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from federator.protocol.data.arrivals import Arrivals
+from federator.protocol.leaves.arrivals import Arrivals
 from federator.protocol.types import BrokerId
-from federator.runtime.agent.agent import Agent
+from federator.runtime.leaves.role import BrokerAgent
 from federator.runtime.observability.agent_metrics import Values
 from federator.runtime.observability.agent_view import Answer
 
 if TYPE_CHECKING:
-    from federator.runtime.agent.beside.hub import Hub
+    from federator.runtime.leaves.hub import Hub
 
 
 def hub_section(hub: "Hub | None") -> Answer | None:
@@ -42,11 +42,11 @@ def leaves_section(hub: "Hub | None") -> list[dict[str, int]]:
     return [] if hub is None else [_leaf(hub, id, port) for id, port in sorted(hub.ports.items())]
 
 
-def _leaf(hub: "Hub", id: BrokerId, port: Agent) -> dict[str, int]:
-    counters, links = port.data.path.counters, port.control.connections.all
+def _leaf(hub: "Hub", id: BrokerId, port: BrokerAgent) -> dict[str, int]:
+    counters, links = port.path.counters, port.connections.all
     return {
         "id": id,
-        "up": bool(port.control.node.links.up),
+        "up": bool(port.node.links.up),
         "served_by": hub.served_by(id),
         "filters_wanted": hub.wanted[id],
         "filters_told": len(hub.switch.leaves[id]),
@@ -59,21 +59,19 @@ def _leaf(hub: "Hub", id: BrokerId, port: Agent) -> dict[str, int]:
     }
 
 
-def _refused(port: Agent) -> dict[str, int]:
+def _refused(port: BrokerAgent) -> dict[str, int]:
     """Messages and frames that a leaf sent and we refused since we started.
 
     They are malformed or not authentic, beyond the leaf's bound of filters, or against its link
     rules.
     """
-    control, data = port.control, port.data
-    node, traffic, frames = control.node, control.traffic, data.path.counters
+    node, traffic, frames = port.node, port.traffic, port.path.counters
     messages = [traffic.presumed, traffic.malformed]
-    messages += [] if control.trust is None else [control.trust.words.refused]
     return {
         "frames_refused": frames.frames_of_strangers + frames.malformed_frames,
-        "words_refused": sum(sum(counts.values()) for counts in messages),
+        "words_refused": sum(sum(counts.values()) for counts in messages) + port.words_refused,
         "filters_refused": node.meshes.refused + node.topic_routing.refused,
-        "publications_refused": data.link_policies.withheld_in,
+        "publications_refused": port.link_policies.withheld_in,
     }
 
 
@@ -90,7 +88,7 @@ def hub_values(hub: "Hub | None") -> Values:
     if hub is None:
         return {}
     leaves, sides = leaves_section(hub), _sides(hub)
-    paths = [port.data.path for port in hub.ports.values()]
+    paths = [port.path for port in hub.ports.values()]
     planes = [path.counters for path in paths]
     custody = [path.custody for path in paths]
     stores = [path.stores for path in paths]
