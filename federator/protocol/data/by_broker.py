@@ -50,7 +50,7 @@ class ByBroker:
 
     def __post_init__(self) -> None:
         self._topic_field = topic_field(self.topic)
-        self._links: dict[BrokerId, FrameLink] = {}
+        self.links: dict[BrokerId, FrameLink] = {}
         self._own_topics: dict[BrokerId, bytes] = {}  # of neighbours that have another topic
         self.take_bundles: set[BrokerId] = set()  # neighbours that support bundles and parts
         self._cut = 0  # how often something was cut into parts
@@ -67,16 +67,16 @@ class ByBroker:
         self.take_bundles.discard(neighbour)
         self._own_topics.pop(neighbour, None)
         if link is None:
-            self._links.pop(neighbour, None)
+            self.links.pop(neighbour, None)
             return
-        self._links[neighbour] = link
+        self.links[neighbour] = link
         if takes_bundles:
             self.take_bundles.add(neighbour)
         if topic not in (None, self.topic):
             self._own_topics[neighbour] = topic_field(topic)
 
     def queue_to(self, neighbour: BrokerId) -> FrameLink | None:
-        return self._links.get(neighbour)
+        return self.links.get(neighbour)
 
     @property
     def overhead_bytes(self) -> int:
@@ -100,7 +100,7 @@ class ByBroker:
         ``None``: keys are missing, or the agent supports no parts. That is no congestion: later
         frames may pass.
         """
-        link = self._links[neighbour]
+        link = self.links[neighbour]
         field = self._own_topics.get(neighbour, self._topic_field)
         room = link.packet_bytes_max - PUBLISH_BYTES_MAX - len(field) - self._seal_bytes
         pieces: Iterable[Sequence[bytes | memoryview]] = (content,)
@@ -136,12 +136,12 @@ class ByBroker:
 
     def resend(self, neighbour: BrokerId, frame: bytes) -> None:
         """Send a frame that another transport took and did not deliver."""
-        if neighbour not in self._links or not self.send(neighbour, (frame,), len(frame)):
+        if neighbour not in self.links or not self.send(neighbour, (frame,), len(frame)):
             self.lost(neighbour, frame)
 
     def _too_long(self, neighbour: BrokerId, link: FrameLink, content: bytes, size: int) -> None:
         """The broker refused ``content``, in packets of ``size`` bytes: cut it."""
-        if link is self._links.get(neighbour) and size > PART_BYTES_MIN:
+        if link is self.links.get(neighbour) and size > PART_BYTES_MIN:
             self.resend(neighbour, content)
         else:
             self.lost(neighbour, content)

@@ -118,7 +118,7 @@ class Outgoing:
         )
         self._past_brokers = self.transports.all
         self._take_bundles = self.by_broker.take_bundles
-        self._queue_by_broker = self.by_broker.queue_to
+        self._links = self.by_broker.links
         self._congestion = CongestionControl()
 
     def reach(
@@ -133,10 +133,10 @@ class Outgoing:
         self.by_broker.reach(neighbour, link, topic, takes_bundles=takes_bundles)
 
     def reaches(self, neighbour: BrokerId) -> bool:
-        return self._queue_by_broker(neighbour) is not None
+        return neighbour in self._links
 
     def _queue_to(self, neighbour: BrokerId) -> Backlog | None:
-        by_broker = self._queue_by_broker(neighbour)
+        by_broker = self._links.get(neighbour)
         return by_broker and (self.transports.queue_to(neighbour) or by_broker)
 
     def send(
@@ -215,8 +215,7 @@ class Outgoing:
                 return None
             if let_out is not frame:
                 frame, parts, size = let_out, (let_out.body,), len(let_out.body)
-        link = self._queue_by_broker(hop)
-        if link is None:
+        if hop not in self._links:
             self._note_unsent(frame, hop)
             return None
         if (
