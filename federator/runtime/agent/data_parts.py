@@ -1,10 +1,12 @@
 """Makes the parts that carry publications: policies, data path, shared groups, retained values."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from mqtt5 import PublishPacket, TopicFilter
 
 from federator.config.settings import Settings
 from federator.config.topics import RulesSettings
@@ -18,6 +20,7 @@ from federator.protocol.filters.renames import Renames
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.leaves.handover import Turn
 from federator.protocol.leaves.stamps import StampBook, Stamps
+from federator.protocol.messages.control import RepairRequest
 from federator.protocol.messages.topics import data_topic
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
@@ -33,7 +36,8 @@ from federator.runtime.data.renaming import Renaming
 from federator.runtime.leaves.role import Role
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, MqttLink
-from federator.runtime.process.clocks import both_clocks
+from federator.runtime.mqtt.parts import Part
+from federator.runtime.process.clocks import beat, both_clocks
 from federator.runtime.process.spare_time import SpareTime
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.file import ShareFile
@@ -43,6 +47,8 @@ from federator.runtime.telemetry.traces import TraceService
 
 if TYPE_CHECKING:
     from federator.runtime.opentelemetry.reporter import SpanReporter
+
+TEND_S = 1.0
 
 HELD_SHARE = 4
 """Held frames released all at once may take one part in so many of the queue to our broker."""
@@ -112,6 +118,40 @@ class DataParts:
         self.path.report_traces(self.tracing)
         self.transports.all += transports_of(settings, self.tasks, control, self.path)
         self.sharing = self._sharing()
+
+    def parts(self) -> Iterator[Part]:
+        """These leave in their order, the data path last."""
+        path, marker = self.path, self.path.marker_topic
+        yield self.loops.part()
+        yield Part(
+            subscriptions=[TopicFilter(marker)],
+            topics={marker: self._on_marker},
+            messages={RepairRequest: path.on_request},
+            tasks={"custody": self._tend},
+            leave=path.flush,
+        )
+        yield self.tracing.part()
+        for transport in self.transports.all:
+            tasks = {transport.section: transport.run}
+            yield Part(messages=transport.messages, tasks=tasks, leave=transport.leave)
+        yield Part(leave=path.leave)
+        if self.retained is not None:
+            yield self.retained.part()
+        if self.spans is not None:
+            yield self.spans.part()
+
+    def _on_marker(self, packet: PublishPacket) -> None:
+        """Take an earlier process's marker. Once started, unsubscribe: we need none of our own."""
+        if self.path.started:
+            self.control.link.unsubscribe([packet.topic])
+        else:
+            self.path.on_marker(packet.payload)
+
+    async def _tend(self) -> None:
+        while True:
+            await beat(TEND_S)
+            self.path.tend()
+            self.follow_routes()
 
     def enter(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
         """Rename publications and give them to the data path."""

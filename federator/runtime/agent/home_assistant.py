@@ -21,6 +21,7 @@ from federator.config.settings import Settings
 from federator.protocol.links.links import Links
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.observability import home_assistant as ha
 from federator.runtime.observability.readiness import Readiness
 from federator.runtime.process.clocks import beat
@@ -70,6 +71,9 @@ class HomeAssistantTeller:
     def needed(self) -> bool:
         """Whether there is anything to announce or to remove."""
         return self.settings.home_assistant.discovery or bool(self._on_broker)
+
+    def part(self) -> Part:
+        return Part(tasks={"home assistant": self.run} if self.needed else {}, leave=self.withdraw)
 
     async def run(self) -> None:
         """Publish changes within ``CHECK_S``, states every ``EVERY_S``; or remove everything."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from mqtt5 import PublishPacket
 
 from federator.protocol.forwarding.publications import QOS_BITS
-from federator.runtime.agent.parts import Dispatch
 from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.custody.gateway_marks import GatewayMarks
 from federator.runtime.data.busy_poll import BusyPoll
@@ -22,6 +21,7 @@ from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.inbox import Inbox
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
+from federator.runtime.mqtt.parts import Dispatch
 from federator.runtime.retained.retained import Retained
 
 LINES_PER_TURN = 64

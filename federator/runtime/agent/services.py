@@ -1,7 +1,8 @@
 """Makes the services for gateways, operators and clients beside the data path."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import cast
 
@@ -22,6 +23,7 @@ from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts, edge_of
 from federator.runtime.agent.health import HealthReporter
 from federator.runtime.agent.home_assistant import HomeAssistantTeller
+from federator.runtime.agent.placed_core import follow_placement
 from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.agent.shared_broker_guard import AgentAtBroker, SharedBrokerGuard
 from federator.runtime.custody.gateway_fetches import GatewayFetches
@@ -36,6 +38,7 @@ from federator.runtime.leaves.role import OtherAgent, Role
 from federator.runtime.leaves.serving import LeafServingService
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.observability import agent_view as v
 from federator.runtime.observability.pages import PageService, search_page
 from federator.runtime.observability.readiness import Readiness
@@ -201,6 +204,34 @@ class Services:
             sharing=data.sharing,
         )
         self.pages = self._pages()
+
+    def parts(self) -> Iterator[Part]:
+        settings, control, pages = self.settings, self.control, self.pages
+        yield self.presence.part()
+        yield self.settling.part()
+        yield self.plans.part(follows=settings.steer.follow)
+        yield self.guard.part()
+        yield self.guide.part()
+        yield Part(subscriptions=[pages.subscription()], topics={pages.topic: pages.on_question})
+        yield self.fetches.part()
+        yield self.health.part()
+        yield self.link_loads.part()
+        yield self.home_assistant.part()
+        if settings.discovery.log_topics:
+            yield self.log_watch.part()
+        if settings.security != "open" and settings.minds_broker:
+            yield self.strangers.part()
+        if settings.failover.enabled:
+            yield self.failover.part()
+            yield self.prepared.part()
+        if self.metrics is not None:
+            yield self.metrics.part()
+        if settings.steer.follow:
+            yield self.load_teller.part()
+        if settings.mesh.core == "placed":
+            planned = self.plans.priority
+            follow = partial(follow_placement, settings, planned=planned, changed=control.handle)
+            yield Part(tasks={"core placement": follow})
 
     def _pages(self) -> PageService:
         settings, failover = self.settings, self.control.node.failover

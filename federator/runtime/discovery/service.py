@@ -26,6 +26,7 @@ from federator.protocol.effects import Notice
 from federator.protocol.messages.topics import probe_topic, registrations_topic
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import (
     DeadlineTimer,
@@ -152,6 +153,15 @@ class Discovery:
     def record(self) -> pure.DiscoveryRecord:
         """A record with which another agent at this broker may begin."""
         return self.known.record(now_ms=monotonic_ms())
+
+    def part(self) -> Part:
+        topics = (*pure.LOG_TOPICS, *pure.SYS_TOPICS, self.registrations_topic)
+        return Part(
+            subscriptions=self.subscriptions(),
+            topics=dict.fromkeys(topics, self.on_publish),
+            tasks={"discovery": self.run},
+            last=True,  # other parts get a log line before it changes what our clients want
+        )
 
     # Events
 

@@ -16,6 +16,7 @@ from federator.protocol.steering.link_meter import LinkMeter, LinkSample
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.process.clocks import beat, monotonic_ms
 
 SAMPLE_S: Final = 1.0
@@ -34,6 +35,9 @@ class LinkLoads:
         self._meter = LinkMeter()
         self._named: Sequence[NeighbourSettings] | None = None
         self._capacities: Mapping[BrokerId, int | None] = {}
+
+    def part(self) -> Part:
+        return Part(tasks={"link loads": self.run})
 
     async def run(self) -> None:
         while True:

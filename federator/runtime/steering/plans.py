@@ -24,6 +24,7 @@ from federator.protocol.timers import earliest
 from federator.protocol.trust.words import Wanted, at
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.data.data_path import DataPath
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.process.clocks import DeadlineTimer, both_clocks, monotonic_ms
 from federator.runtime.process.notices import log_notice
 from federator.runtime.trust.words import SignedWords
@@ -65,9 +66,13 @@ class Plans:
         self._next_ms = Millis(0)  # when the waiting plans may be applied
         self._torn = TokenBucket(TORN_PER_S)
 
-    def subscription(self) -> TopicFilter:
-        """The subscription of the control connection, with retained plans."""
-        return TopicFilter(self.topic, max_qos=QoS.AT_LEAST_ONCE, no_local=True)
+    def part(self, *, follows: bool) -> Part:
+        subscription = TopicFilter(self.topic, max_qos=QoS.AT_LEAST_ONCE, no_local=True)
+        return Part(
+            subscriptions=[subscription] if follows else [],
+            topics={self.topic: self.on_publish} if follows else {},
+            messages={TreeTorn: self.on_torn},
+        )
 
     def holding(self) -> Plan | None:
         return self.follower.plan(monotonic_ms())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from mqtt5 import PublishPacket, TopicFilter
+from mqtt5 import PublishPacket
 
 from federator.config.settings import Settings
 from federator.errors import DecodeError
@@ -32,6 +32,7 @@ from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 
@@ -72,9 +73,13 @@ class TraceService:
         self._echoes = TokenBucket(ECHOES_PER_S)
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
-    def subscription(self) -> TopicFilter:
-        """The control connection's subscription, without retained orders: they have no sender."""
-        return live_filter(self.topic, no_local=True)
+    def part(self) -> Part:
+        return Part(
+            # Without retained orders: they have no sender.
+            subscriptions=[live_filter(self.topic, no_local=True)],
+            topics={self.topic: self.on_order},
+            messages={TraceEcho: self.on_echo},
+        )
 
     def on_order(self, packet: PublishPacket) -> None:
         """Carry out an operator's order to trace."""

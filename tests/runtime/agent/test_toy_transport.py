@@ -129,7 +129,7 @@ async def test_traces_loads_and_pages_name_the_pipe(world):
     assert data.tracing._transports(((N2, b"\1"),)) == ["pipe"]
     assert services.link_loads.transports.bytes_to(N2) == ENDS[N1].bytes > 0
     assert data.transports.snapshots(N2) == {"pipe": {"used": True}}
-    assert any("pipe" in part.tasks for part in agents[N1]._parts())
+    assert any("pipe" in part.tasks for part in agents[N1].parts)
 
 
 async def test_an_agent_that_leaves_tells_its_pipe(world):
