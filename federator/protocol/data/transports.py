@@ -10,21 +10,15 @@ Source: docs/ARCHITECTURE.md, "A transport is one class".
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol
 
-from federator.protocol.data.ports import Carrier
+from federator.protocol.data.ports import Backlog, Carrier
 from federator.protocol.types import BrokerId
 
 BY_BROKER: Final = "tcp"
 """The name of the transport that every link has."""
 
 
-class Queue(Protocol):
-    """What a transport reports of the queue to one neighbour: see ``runtime.mqtt.sender``."""
-
-    @property
-    def idle(self) -> bool: ...
-
-    @property
-    def urgent_bytes(self) -> int: ...
+class Queue(Backlog, Protocol):
+    """What waits for one neighbour, as loads and traces report it."""
 
     @property
     def queued_bytes(self) -> int: ...

@@ -11,14 +11,9 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from federator.config.settings import Settings
-from federator.protocol.data.delivery import Delivery
 from federator.protocol.discovery import DiscoveryRecord
 from federator.protocol.events import Event, LeaveRequested
-from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.leaves.stamps import StampBook
-from federator.protocol.node import Node
-from federator.protocol.policy.broker_policy import BrokerPolicy
-from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.protocol.types import BrokerId
 from federator.runtime.agent.control_parts import ControlParts
@@ -28,12 +23,9 @@ from federator.runtime.agent.own_connections import ControlConnection, DataConne
 from federator.runtime.agent.services import Services
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.busy_poll import BusyPoll
-from federator.runtime.data.data_path import DataPath
 from federator.runtime.data.drops import LOOK_S, DropReports
 from federator.runtime.data.former_session import FormerSession
 from federator.runtime.leaves.role import OtherAgent, Role
-from federator.runtime.links.control_traffic import ControlTraffic
-from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.links.outboxes import OwnOutboxes
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.link import MqttLink
@@ -76,6 +68,11 @@ class Agent:
             settings, state, tasks, stores, control, frame_events, book, role, turn
         )
         self.services = services = Services(control, data, self._end_with, role, other)
+        # For roles: see ``leaves.role.BrokerAgent``.
+        self.node, self.traffic = control.node, control.traffic
+        self.connections = control.connections
+        self.forwarder, self.policy, self.path = data.forwarder, data.policy, data.path
+        self.link_policies = data.link_policies
         self.parts = self._list_parts()
         self._driver = Driver(control, data, services)
 
@@ -145,38 +142,6 @@ class Agent:
         return [self.control.link, *self.services.own_links()]
 
     # -- for roles: see ``leaves.role.BrokerAgent`` ----------------------------------------------
-
-    @property
-    def node(self) -> Node:
-        return self.control.node
-
-    @property
-    def forwarder(self) -> Forwarder:
-        return self.data.forwarder
-
-    @property
-    def policy(self) -> BrokerPolicy:
-        return self.data.policy
-
-    @property
-    def link_policies(self) -> LinkPolicies:
-        return self.data.link_policies
-
-    @property
-    def path(self) -> DataPath:
-        return self.data.path
-
-    @property
-    def delivery(self) -> Delivery:
-        return self.data.path.delivery
-
-    @property
-    def connections(self) -> NeighbourLinks:
-        return self.control.connections
-
-    @property
-    def traffic(self) -> ControlTraffic:
-        return self.control.traffic
 
     @property
     def words_refused(self) -> int:

@@ -171,6 +171,9 @@ class ControlParts:
         if self._is_arranging:
             yield self.arranger.part()
 
+    def current_epoch(self) -> Epoch:
+        return self.epoch
+
     @property
     def epoch(self) -> Epoch:
         """Our current epoch: renewed when another agent is known under our id."""

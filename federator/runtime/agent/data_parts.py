@@ -27,7 +27,7 @@ from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import Denied, EdgeRules
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.runtime.agent.control_parts import ControlParts
-from federator.runtime.agent.transports import transports_of
+from federator.runtime.agent.transports import Needs, transports_of
 from federator.runtime.custody.gateway_marks import GatewayMarks
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.cover_subscriber import CoverSubscriber, SessionFilters
@@ -116,7 +116,7 @@ class DataParts:
         self.path = self._data_path()
         self.tracing = self._tracing()
         self.path.report_traces(self.tracing)
-        self.transports.all += transports_of(settings, self.tasks, control, self.path)
+        self.transports.all += transports_of(self._transport_needs())
         self.sharing = self._sharing()
 
     def parts(self) -> Iterator[Part]:
@@ -176,17 +176,28 @@ class DataParts:
         subscribed = self._data_link.subscribed and not self.cover.waits
         return subscribed and self.forwarder.wants(filter_)
 
-    @property
     def retained_links(self) -> list[MqttLink]:
         """The connection that scans the broker's retained messages, if there is one."""
         return [] if self.retained is None else [self.retained.scanner.link]
+
+    def _transport_needs(self) -> Needs:
+        control, path = self.control, self.path
+        return Needs(
+            settings=self.settings,
+            trust=control.trust,
+            tasks=self.tasks,
+            epoch=control.current_epoch,
+            tell=control.traffic.tell,
+            on_frames=path.on_frames,
+            by_broker=path.by_broker,
+        )
 
     def _retained(self) -> Retained:
         settings, control = self.settings, self.control
         return Retained(
             settings=settings.retained,
             self_id=settings.broker_id,
-            epoch=lambda: control.epoch,
+            epoch=control.current_epoch,
             federation=settings.federation,
             folder=self.state.path,
             make_link=partial(control.own_broker.link, "retained", clean_start=True),
@@ -299,7 +310,7 @@ class DataParts:
             data_link=self._data_link,
             make_link=control.own_broker.stand_in,
             announce=lambda added, removed: control.handle(LocalFiltersChanged(added, removed)),
-            announces=lambda filter_: bool(self.policy.exported_filters(filter_)),
+            announces=self.policy.exports,
             allows_export=self.policy.allows_export,
             parameters=settings.ledger(),
             file=ShareFile(self.state.path),
@@ -307,9 +318,12 @@ class DataParts:
             stand_ins_max=settings.share.stand_ins_max,
         )
 
+    def names_here(self, run: bytes) -> bytes:
+        """A run with the names that hold at our broker."""
+        return run if self.renaming is None else self.renaming.inward(run)
+
     def _to_local_names(self, run: bytes) -> bytes:
         """The run that is published on our broker when ``run`` arrives."""
-        if self.renaming is not None:
-            run = self.renaming.inward(run)
+        run = self.names_here(run)
         self.loops.note(run)
         return run

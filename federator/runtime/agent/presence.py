@@ -109,6 +109,9 @@ class OwnBrokerPresence:
         """Note a line of the broker's log, which may report a takeover."""
         self._takeovers.on_log(packet.topic, packet.payload)
 
+    def is_up(self) -> bool:
+        return self.up
+
     def update(self) -> None:
         """Recompute the presence: one of the two connections came or went."""
         control = self.control

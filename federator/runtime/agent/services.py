@@ -116,6 +116,17 @@ class Services:
             sign=control.words.sign,
         )
         self.fetches = self._fetches()
+        self.presence = OwnBrokerPresence(
+            broker=settings.broker.id,
+            url=settings.broker.reached_at,
+            control=link,
+            data=control.data_link,
+            others=data.retained_links,
+            changed=self._on_presence,
+            username=settings.broker.username,
+            complete=self.role.is_complete,
+            looked=self.role.on_looked,
+        )
         self.guard = SharedBrokerGuard(
             me=AgentAtBroker(control.epoch, settings.broker_id),
             federation=settings.federation,
@@ -123,7 +134,7 @@ class Services:
             link=link,
             guard=None if control.trust is None else control.trust.guard,
             end=self.end,
-            give_way=lambda: self.presence.give_way(),
+            give_way=self.presence.give_way,
         )
         self.link_loads = LinkLoads(
             links=node.links,
@@ -133,7 +144,7 @@ class Services:
         )
         self.load_teller = LoadTeller(
             settings=settings,
-            epoch=lambda: control.epoch,
+            epoch=control.current_epoch,
             link=link,
             words=control.words,
             forwarder=data.forwarder,
@@ -146,28 +157,17 @@ class Services:
             kept=KeptMeter(data.path.counters),
         )
         self.metrics = None if data.frame_events is None else self._metrics(data.frame_events)
-        self.presence = OwnBrokerPresence(
-            broker=settings.broker.id,
-            url=settings.broker.reached_at,
-            control=link,
-            data=control.data_link,
-            others=lambda: data.retained_links,
-            changed=self._on_presence,
-            username=settings.broker.username,
-            complete=self.role.is_complete,
-            looked=self.role.on_looked,
-        )
         self.strangers = StrangerWatch(
             settings.broker,
             federation=settings.federation,
             name=str(settings.broker.id),
-            is_up=lambda: self.presence.up,
+            is_up=self.presence.is_up,
         )
         self.log_watch = LogWatch(
             settings.broker,
             federation=settings.federation,
             name=str(settings.broker.id),
-            is_up=lambda: self.presence.up,
+            is_up=self.presence.is_up,
         )
         self.ready = Readiness(
             settings.broker,
@@ -265,7 +265,7 @@ class Services:
             "standing_reasons": standing.reasons,
             "run": None if control.trust is None else control.trust.guard.ours.salt.hex(),
             "draining": control.node.failover.self_state.draining,
-            "clients": self.failover.clients if settings.failover.enabled else None,
+            "clients": self._clients(),
             "core_of": sum(m.core == us for m in islice(meshes, MESHES_COUNTED_MAX)),
             "filters": len(self.discovery.told),
             "published": counters.publications_in,
@@ -273,6 +273,9 @@ class Services:
             "dropped": counters.dropped,
             "links": self.links(),
         }
+
+    def _clients(self) -> int | None:
+        return self.failover.clients if self.settings.failover.enabled else None
 
     def links(self) -> list[v.Answer]:
         """Our connections to neighbours, and what hinders a link over each."""
@@ -338,7 +341,7 @@ class Services:
             discovery=self.discovery,
             counters=self.data.path.counters,
             guide=self.guide,
-            may_tell=lambda filter_: bool(self.data.policy.exported_filters(filter_)),
+            may_tell=self.data.policy.exports,
             told=lambda: self.control.node.failover.table.texts(self.settings.broker_id),
             handle=self.control.handle,
         )
@@ -347,7 +350,7 @@ class Services:
         path = self.data.path
         return PreparedSessions(
             settings=self.settings.failover,
-            endpoint=lambda: endpoint_of(self.settings.broker),
+            endpoint=partial(endpoint_of, self.settings.broker),
             connected_here=self.discovery.known.is_connected,
             filters_here=self.discovery.known.filters_of,
             connected_elsewhere=self.control.node.failover.is_connected_elsewhere,
@@ -366,7 +369,7 @@ class Services:
             sign=control.words.sign,
             signed_only=control.words.judges,
             in_federation=data.policy.exported_filters,
-            names_here=lambda run: run if data.renaming is None else data.renaming.inward(run),
+            names_here=data.names_here,
             caught_up=data.marks.caught_up,
             retrieve=data.path.retrieve,
             own_since=data.path.own_since,
@@ -385,7 +388,7 @@ class Services:
             own_links=(control.link, control.data_link),
             data_path=data.path,
             discovery=self.discovery,
-            clients=lambda: self.failover.clients if settings.failover.enabled else None,
+            clients=self._clients,
             peers=peers,
             echo=self.echo,
             capacity=self.link_loads.capacity,
@@ -457,7 +460,7 @@ class Services:
         """Our connections to our broker besides the control connection."""
         data = self.data
         stand_ins = data.sharing.stand_ins.links
-        return [self.control.data_link, *stand_ins, *data.retained_links, *self.role.own_links()]
+        return [self.control.data_link, *stand_ins, *data.retained_links(), *self.role.own_links()]
 
     def _links_here(self) -> list[MqttLink]:
         """All these, and those of another agent at our broker."""

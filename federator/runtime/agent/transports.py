@@ -1,52 +1,54 @@
 """Makes the transports that the configuration names: here a new one is added to agents."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from federator.config.settings import Settings
+from federator.protocol.data.by_broker import ByBroker
 from federator.protocol.data.transports import Transport, Transports
-from federator.runtime.agent.control_parts import ControlParts
-from federator.runtime.data.data_path import DataPath
+from federator.protocol.messages.control import Message
+from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.trust.guarding import Trust
 
 if TYPE_CHECKING:
     from federator.runtime.datagrams.service import DatagramService
     from federator.runtime.direct.service import DirectLinks
 
 
-def _direct(
-    settings: Settings, tasks: asyncio.TaskGroup, control: ControlParts, path: DataPath
-) -> Transport:
+class Needs(NamedTuple):
+    """What a transport is made from."""
+
+    settings: Settings
+    trust: Trust | None  # seals messages; ``None`` in an open federation
+    tasks: asyncio.TaskGroup
+    epoch: Callable[[], Epoch]
+    tell: Callable[[BrokerId, Message], None]  # sends a control message, if there is a way
+    on_frames: Callable[[Sequence[bytes], BrokerId], None]  # handles a neighbour's frames
+    by_broker: ByBroker  # resends what did not arrive
+
+
+def _direct(needs: Needs) -> Transport:
     from federator.runtime.direct.service import DirectLinks  # noqa: PLC0415 - of few agents
 
-    return DirectLinks(
-        settings=settings,
-        trust=control.trust,
-        tasks=tasks,
-        epoch=lambda: control.epoch,
-        tell=control.traffic.tell,
-        on_frames=lambda neighbour, frames: path.on_frames(frames, neighbour),
-        by_broker=path.by_broker,
-    )
+    return DirectLinks(**needs._asdict())
 
 
-def _datagrams(
-    settings: Settings, tasks: asyncio.TaskGroup, control: ControlParts, path: DataPath
-) -> Transport:
+def _datagrams(needs: Needs) -> Transport:
     from federator.runtime.datagrams.raptor import RaptorCoder  # noqa: PLC0415 - an extra
     from federator.runtime.datagrams.service import DatagramService  # noqa: PLC0415 - of few agents
 
-    assert control.trust is not None, "datagrams want keys"
-    return DatagramService(
-        settings=settings,
-        trust=control.trust,
-        tasks=tasks,
-        coder=RaptorCoder(),
-        epoch=lambda: control.epoch,
-        tell=control.traffic.tell,
-        on_frames=lambda neighbour, frames: path.on_frames(frames, neighbour),
-        by_broker=path.by_broker,
-    )
+    assert needs.trust is not None, "datagrams want keys"
+    return DatagramService(coder=RaptorCoder(), **needs._asdict())
+
+
+MAKERS: Final[dict[str, Callable[[Needs], Transport]]] = {"udp-fec": _datagrams, "direct": _direct}
+"""By the name in ``links.transport``, in the order in which frames are offered to them."""
+
+
+def transports_of(needs: Needs) -> list[Transport]:
+    """The transports that the settings name for any neighbour, besides the brokers."""
+    return [make(needs) for name, make in MAKERS.items() if needs.settings.uses(name)]
 
 
 def direct_of(transports: Transports) -> "DirectLinks | None":
@@ -56,21 +58,3 @@ def direct_of(transports: Transports) -> "DirectLinks | None":
 
 def datagrams_of(transports: Transports) -> "DatagramService | None":
     return cast("DatagramService | None", transports.named("udp-fec"))
-
-
-Maker = Callable[[Settings, asyncio.TaskGroup, ControlParts, DataPath], Transport]
-
-MAKERS: Final[dict[str, Maker]] = {"udp-fec": _datagrams, "direct": _direct}
-"""By the name in ``links.transport``, in the order in which frames are offered to them."""
-
-
-def transports_of(
-    settings: Settings,
-    tasks: asyncio.TaskGroup,
-    control: ControlParts,
-    path: DataPath,
-    makers: Mapping[str, Maker] = MAKERS,
-) -> list[Transport]:
-    """The transports that ``settings`` name for any neighbour, besides the brokers."""
-    used = [make for name, make in makers.items() if settings.uses(name)]
-    return [make(settings, tasks, control, path) for make in used]

@@ -95,7 +95,7 @@ class DatagramService:
     coder: Coder
     epoch: Callable[[], Epoch]
     tell: Callable[[BrokerId, DatagramOffer], None]
-    on_frames: Callable[[BrokerId, Sequence[bytes]], None]
+    on_frames: Callable[[Sequence[bytes], BrokerId], None]
     by_broker: ByBroker
 
     def __post_init__(self) -> None:
@@ -281,7 +281,7 @@ class DatagramService:
         if heard.given_back:
             self._by_broker(neighbour, heard.given_back)
         if heard.frames:
-            self.on_frames(neighbour, heard.frames)
+            self.on_frames(heard.frames, neighbour)
         link = peer.link
         if link is not None and link.usable != peer.told:
             peer.told = link.usable

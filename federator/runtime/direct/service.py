@@ -115,7 +115,7 @@ class DirectLinks:
     tasks: asyncio.TaskGroup
     epoch: Callable[[], Epoch]
     tell: Callable[[BrokerId, DirectOffer], None]
-    on_frames: Callable[[BrokerId, Sequence[bytes]], None]
+    on_frames: Callable[[Sequence[bytes], BrokerId], None]
     by_broker: ByBroker
 
     def __post_init__(self) -> None:

@@ -178,8 +178,8 @@ class Move:
         other = OtherAgent(self._handover.former, successor.own_links)
         former = self._former = self._make(self._settings, tasks, other)
         # Both deliver over one connection: with two, one agent's data could be overtaken.
-        delivery = self._delivery = successor.delivery
-        own = delivery.publish_over(former.delivery.link)
+        delivery = self._delivery = successor.path.delivery
+        own = delivery.publish_over(former.path.delivery.link)
         former.start()
         _log.info("move.begun", role=self._settings.role, phase=self.phase)
         await _in_time(_stands(former, SAID_S), FIRST_WAIT_S)
@@ -200,7 +200,7 @@ class Move:
 
     async def _hand_over(self, successor: BrokerAgent, tasks: asyncio.TaskGroup) -> None:
         """When ``successor`` has been ready for a while, let it take what clients publish."""
-        delivery = successor.delivery
+        delivery = successor.path.delivery
         delivering = tasks.create_task(_keep_delivering(delivery), name="waiting frames")
         await _stands(successor, STANDS_S)
         delivering.cancel()

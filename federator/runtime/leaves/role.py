@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from federator.config.settings import Settings
-from federator.protocol.data.delivery import Delivery
 from federator.protocol.discovery import DiscoveryRecord
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.leaves.handover import Turn
@@ -95,30 +94,13 @@ class BrokerAgent(Protocol):
     """An agent, as roles see it."""
 
     settings: Settings
-
-    @property
-    def node(self) -> Node: ...
-
-    @property
-    def forwarder(self) -> Forwarder: ...
-
-    @property
-    def policy(self) -> BrokerPolicy: ...
-
-    @property
-    def link_policies(self) -> LinkPolicies: ...
-
-    @property
-    def path(self) -> DataPath: ...
-
-    @property
-    def delivery(self) -> Delivery: ...
-
-    @property
-    def connections(self) -> NeighbourLinks: ...
-
-    @property
-    def traffic(self) -> ControlTraffic: ...
+    node: Node
+    forwarder: Forwarder
+    policy: BrokerPolicy
+    link_policies: LinkPolicies
+    path: DataPath
+    connections: NeighbourLinks
+    traffic: ControlTraffic
 
     @property
     def words_refused(self) -> int:

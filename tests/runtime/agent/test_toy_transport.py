@@ -29,8 +29,8 @@ class Pipe:
     waiting_bytes = queued_bytes = urgent_bytes = 0
     idle, stint = True, (0, 0)
 
-    def __init__(self, settings, tasks, control, path):
-        self.id, self.path, self.by_broker = settings.broker_id, path, path.by_broker
+    def __init__(self, needs):
+        self.id, self.take = needs.settings.broker_id, needs.on_frames
         self.neighbours, self.bytes, self.open, self.left = set(), 0, True, False
         self.messages = {}
         ENDS[self.id] = self
@@ -48,7 +48,7 @@ class Pipe:
         if not self.carries(neighbour):
             return None
         self.bytes += size
-        ENDS[neighbour].path.on_frames([b"".join(content)])
+        ENDS[neighbour].take([b"".join(content)], None)
         return size
 
     def queue_to(self, neighbour):

@@ -46,7 +46,7 @@ def frame(payload, topic=DIRECT_TOPIC):
 class Heard(list[tuple[BrokerId, bytes]]):
     """What a port took."""
 
-    def __call__(self, neighbour, frames):
+    def __call__(self, frames, neighbour):
         self.extend((neighbour, bytes(each)) for each in frames)
 
 
@@ -390,7 +390,7 @@ async def test_no_changed_stream_of_a_neighbour_brings_a_frame(manner):
     genuine = [one.seal(DATA, "data", rng.randbytes(60), BrokerId(2)) for _ in range(30)]
     taken = []
 
-    def judge(neighbour, frames):
+    def judge(frames, neighbour):
         for each in frames:
             try:
                 taken.append(two.unseal(DATA, "data", bytes(each)))
@@ -398,7 +398,7 @@ async def test_no_changed_stream_of_a_neighbour_brings_a_frame(manner):
                 continue
 
     for each in genuine:  # they came already: who sends them again is late
-        judge(N2, [each])
+        judge([each], N2)
     came = len(taken)
     assert came == len(genuine)
     port = DirectPort("127.0.0.1:0", None, judge)
