@@ -29,8 +29,7 @@ from federator.protocol.steering.edge_follower import EdgeFollower
 from federator.protocol.steering.follower import PlanFollower
 from federator.protocol.steering.plan_book import PlanBook
 from federator.protocol.timers import earliest
-from federator.protocol.trust.guard import overheard
-from federator.protocol.trust.seals import Seals
+from federator.protocol.trust.guard import Seals, overheard
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import Agenda
 from lab.sim.network import Agent, Connection

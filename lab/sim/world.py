@@ -18,7 +18,7 @@ from federator.protocol.filters import matches
 from federator.protocol.links.outbox import is_outbox, place_of
 from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
-from federator.protocol.trust.seals import Seals
+from federator.protocol.trust.guard import Seals
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
 from lab.sim.data import DataPath, DataWorld, LocalLink, number_of, packet_of

@@ -13,8 +13,7 @@ from functools import partial
 from federator.protocol.data.ports import FrameLink
 from federator.protocol.forwarding.parts import PART_BYTES_MIN, cut
 from federator.protocol.forwarding.publications import publish_pieces, topic_field
-from federator.protocol.trust.guard import DATA, SEAL_BYTES
-from federator.protocol.trust.seals import Seals
+from federator.protocol.trust.guard import DATA, SEAL_BYTES, Seals
 from federator.protocol.types import BrokerId
 
 PUBLISH_BYTES, PUBLISH_BYTES_MAX = 5, 8

@@ -28,7 +28,7 @@ from federator.protocol.forwarding.forwarding import Sends
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame, mask_bytes, pack_label
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.telemetry.frame_events import FrameEventSink, Refused, Sent
-from federator.protocol.trust.seals import Seals
+from federator.protocol.trust.guard import Seals
 from federator.protocol.types import BrokerId, Millis
 
 REPAIR_BACKLOG_BYTES_MAX = 262_144

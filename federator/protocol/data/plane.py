@@ -60,7 +60,7 @@ from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.steering.flow_meter import FlowMeter
 from federator.protocol.telemetry.frame_events import Came, FrameEventSink
 from federator.protocol.timers import earliest
-from federator.protocol.trust.seals import Seals
+from federator.protocol.trust.guard import Seals
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 
 FRAME_BYTES_MAX = 262_144

@@ -14,7 +14,7 @@ from federator.protocol import events
 from federator.protocol.effects import Pause, Proceed
 from federator.protocol.messages.control import Message as ControlMessage
 from federator.protocol.messages.control import RepairRequest
-from federator.protocol.trust.seals import Seals
+from federator.protocol.trust.guard import Seals
 from federator.protocol.types import BrokerId, Epoch, Now
 from lab.sim.data import DataPath, DataWorld
 from lab.sim.disks import RECORDS_MAX, CustodyDisk, DiskInUse
