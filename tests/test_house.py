@@ -14,7 +14,6 @@ LONG_FUNCTIONS = {
     "analytics/federator_analytics/dashboard/app.py:application",
     "analytics/federator_analytics/report/traffic.py:traffic_section",
     "federator/gateway/gateway.py:__init__",
-    "federator/protocol/data/plane.py:__init__",
     "federator/protocol/data/plane.py:on_publishes",
     "federator/protocol/node.py:_on_event",
     "federator/protocol/opentelemetry/hop_spans.py:hop_span",

@@ -175,18 +175,7 @@ class DataPlane:
             frame_events=features.frame_events,
             transports=features.transports,
         )
-        self.delivery = Delivery(
-            self_id=self_id,
-            marker_topic=delivered_topic(federation, self_id),
-            counters=self.counters,
-            tell=outlet.tell,
-            to_local_names=features.to_local_names,
-            retained=features.retained,
-            frame_events=features.frame_events,
-            stamps=features.stamps,
-            link=features.link,
-            note_arrival=features.note_arrival,
-        )
+        self.delivery = self._delivery(federation, features)
         self.custody = Custodian(
             disk=disk,
             outlet=outlet,
@@ -199,7 +188,24 @@ class DataPlane:
             now=now,
         )
         self.moves = Moves(self_id, self._mark, self._release, counters=self.counters)
-        self.intake = Intake(
+        self.intake = self._intake(limits, features)
+
+    def _delivery(self, federation: str, features: Features) -> Delivery:
+        return Delivery(
+            self_id=self._self_id,
+            marker_topic=delivered_topic(federation, self._self_id),
+            counters=self.counters,
+            tell=self._outlet.tell,
+            to_local_names=features.to_local_names,
+            retained=features.retained,
+            frame_events=features.frame_events,
+            stamps=features.stamps,
+            link=features.link,
+            note_arrival=features.note_arrival,
+        )
+
+    def _intake(self, limits: Limits, features: Features) -> Intake:
+        return Intake(
             custody=self.custody,
             own=self._own,
             outgoing=self.outgoing,
