@@ -17,7 +17,6 @@ LONG_FUNCTIONS = {
     "federator/protocol/data/plane.py:on_publishes",
     "federator/protocol/node.py:_on_event",
     "federator/protocol/opentelemetry/hop_spans.py:hop_span",
-    "federator/runtime/agent/services.py:__post_init__",
     "federator/steerer/steerer.py:__init__",
     "lab/sim/messages/story.py:draw",
     "lab/sim/scenario.py:draw",

@@ -85,77 +85,20 @@ class Services:
             came=self.discovery.known.on_mark,
         )
         self.failover = self._failover()
-        self.plans = Plans(
-            federation=settings.federation,
-            broker=settings.broker_id,
-            data_path=data.path,
-            words=control.words,
-            tell=control.traffic.tell,
-            edge=self._edge(),
-        )
-        self.serving = LeafServingService(
-            settings,
-            data.state.path,
-            node,
-            data.path,
-            data.stamps,
-            control.handle,
-            has_two_ways=self.other is not None,
-            on_roaming=self.role.on_roaming,
-        )
+        self.plans = self._plans()
+        self.serving = self._serving()
         self.prepared = self._prepared_sessions()
-        self.settling = SettlingService(
-            settings=settings,
-            node=node,
-            policy=data.policy,
-            has_own_members=data.sharing.has_own_members,
-            covers=data.covers,
-            tell=control.traffic.tell,
-            link=link,
-            is_gateways=control.is_gateways,
-            sign=control.words.sign,
-        )
+        self.settling = self._settling()
         self.fetches = self._fetches()
-        self.presence = OwnBrokerPresence(
-            broker=settings.broker.id,
-            url=settings.broker.reached_at,
-            control=link,
-            data=control.data_link,
-            others=data.retained_links,
-            changed=self._on_presence,
-            username=settings.broker.username,
-            complete=self.role.is_complete,
-            looked=self.role.on_looked,
-        )
-        self.guard = SharedBrokerGuard(
-            me=AgentAtBroker(control.epoch, settings.broker_id),
-            federation=settings.federation,
-            url=settings.broker.url,
-            link=link,
-            guard=None if control.trust is None else control.trust.guard,
-            end=self.end,
-            give_way=self.presence.give_way,
-        )
+        self.presence = self._presence()
+        self.guard = self._guard()
         self.link_loads = LinkLoads(
             links=node.links,
             connections=control.connections,
             transports=data.transports,
             policies=data.link_policies,
         )
-        self.load_teller = LoadTeller(
-            settings=settings,
-            epoch=control.current_epoch,
-            link=link,
-            words=control.words,
-            forwarder=data.forwarder,
-            flows=data.path.flows,
-            loads=self.link_loads,
-            holding=self.plans.holding,
-            wants=node.meshes.wants,
-            edge=self.plans.edge,
-            in_doubt=lambda: self.discovery.known.widened,
-            kept=KeptMeter(data.path.counters),
-        )
+        self.load_teller = self._load_teller()
         self.metrics = None if data.frame_events is None else self._metrics(data.frame_events)
         self.strangers = StrangerWatch(
             settings.broker,
@@ -169,33 +112,9 @@ class Services:
             name=str(settings.broker.id),
             is_up=self.presence.is_up,
         )
-        self.ready = Readiness(
-            settings.broker,
-            presence=self.presence,
-            own_links=(link, control.data_link),
-            node=node,
-            neighbours=control.connections,
-            traffic=control.traffic,
-            blocks=(data.stores.block, self.log_watch.block),
-            hindrances=self.log_watch.hindrances,
-        )
-        self.health = HealthReporter(
-            settings,
-            links=node.links,
-            neighbours=control.connections,
-            data_link=control.data_link,
-            ready=self.ready,
-            name_of=node.failover.name_of,
-            leaves=self.role.served_leaves,
-        )
-        self.home_assistant = HomeAssistantTeller(
-            settings,
-            folder=data.state.path,
-            link=link,
-            links=node.links,
-            ready=self.ready,
-            name_of=node.failover.name_of,
-        )
+        self.ready = self._ready()
+        self.health = self._health()
+        self.home_assistant = self._home_assistant()
         self.routes = v.RoutesView(
             node,
             policy=data.policy,
@@ -232,6 +151,123 @@ class Services:
             planned = self.plans.priority
             follow = partial(follow_placement, settings, planned=planned, changed=control.handle)
             yield Part(tasks={"core placement": follow})
+
+    def _settling(self) -> SettlingService:
+        control, data, settings = self.control, self.data, self.settings
+        return SettlingService(
+            settings=settings,
+            node=control.node,
+            policy=data.policy,
+            has_own_members=data.sharing.has_own_members,
+            covers=data.covers,
+            tell=control.traffic.tell,
+            link=control.link,
+            is_gateways=control.is_gateways,
+            sign=control.words.sign,
+        )
+
+    def _presence(self) -> OwnBrokerPresence:
+        control, data, settings = self.control, self.data, self.settings
+        return OwnBrokerPresence(
+            broker=settings.broker.id,
+            url=settings.broker.reached_at,
+            control=control.link,
+            data=control.data_link,
+            others=data.retained_links,
+            changed=self._on_presence,
+            username=settings.broker.username,
+            complete=self.role.is_complete,
+            looked=self.role.on_looked,
+        )
+
+    def _guard(self) -> SharedBrokerGuard:
+        control, settings = self.control, self.settings
+        return SharedBrokerGuard(
+            me=AgentAtBroker(control.epoch, settings.broker_id),
+            federation=settings.federation,
+            url=settings.broker.url,
+            link=control.link,
+            guard=None if control.trust is None else control.trust.guard,
+            end=self.end,
+            give_way=self.presence.give_way,
+        )
+
+    def _load_teller(self) -> LoadTeller:
+        control, data, settings = self.control, self.data, self.settings
+        return LoadTeller(
+            settings=settings,
+            epoch=control.current_epoch,
+            link=control.link,
+            words=control.words,
+            forwarder=data.forwarder,
+            flows=data.path.flows,
+            loads=self.link_loads,
+            holding=self.plans.holding,
+            wants=control.node.meshes.wants,
+            edge=self.plans.edge,
+            in_doubt=lambda: self.discovery.known.widened,
+            kept=KeptMeter(data.path.counters),
+        )
+
+    def _ready(self) -> Readiness:
+        control, data, settings = self.control, self.data, self.settings
+        return Readiness(
+            settings.broker,
+            presence=self.presence,
+            own_links=(control.link, control.data_link),
+            node=control.node,
+            neighbours=control.connections,
+            traffic=control.traffic,
+            blocks=(data.stores.block, self.log_watch.block),
+            hindrances=self.log_watch.hindrances,
+        )
+
+    def _serving(self) -> LeafServingService:
+        control, data, settings = self.control, self.data, self.settings
+        return LeafServingService(
+            settings,
+            data.state.path,
+            control.node,
+            data.path,
+            data.stamps,
+            control.handle,
+            has_two_ways=self.other is not None,
+            on_roaming=self.role.on_roaming,
+        )
+
+    def _plans(self) -> Plans:
+        control, data, settings = self.control, self.data, self.settings
+        return Plans(
+            federation=settings.federation,
+            broker=settings.broker_id,
+            data_path=data.path,
+            words=control.words,
+            tell=control.traffic.tell,
+            edge=self._edge(),
+        )
+
+    def _health(self) -> HealthReporter:
+        control, settings = self.control, self.settings
+        return HealthReporter(
+            settings,
+            links=control.node.links,
+            neighbours=control.connections,
+            data_link=control.data_link,
+            ready=self.ready,
+            name_of=control.node.failover.name_of,
+            leaves=self.role.served_leaves,
+        )
+
+    def _home_assistant(self) -> HomeAssistantTeller:
+        data, settings = self.data, self.settings
+        return HomeAssistantTeller(
+            settings,
+            folder=data.state.path,
+            link=self.control.link,
+            links=self.control.node.links,
+            ready=self.ready,
+            name_of=self.control.node.failover.name_of,
+        )
 
     def _pages(self) -> PageService:
         settings, failover = self.settings, self.control.node.failover
