@@ -57,6 +57,7 @@ from federator.protocol.messages.group_records import inbox_key, is_inbox_key
 from federator.protocol.messages.steering import Tree
 from federator.protocol.messages.topics import DOCTORS_WORD, data_topic, delivered_topic
 from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.policy.rules import LinkRules
 from federator.protocol.steering.flow_meter import FlowMeter
 from federator.protocol.telemetry.frame_events import Came, FrameEventSink
 from federator.protocol.timers import earliest
@@ -332,6 +333,10 @@ class DataPlane:
     def widen(self, widened: bool, doubted: frozenset[str]) -> None:
         """Deliver everything while ``widened``; ``doubted``: filters that may be wanted here."""
         self.forwarder.widen(widened, doubted)
+
+    def follow_link_rules(self, rules: Mapping[BrokerId, LinkRules], others: LinkRules) -> bool:
+        """Use these rules of links from now on; return whether they changed."""
+        return self._policies.follow(rules, others)
 
     def follow_rules(self) -> None:
         """The rules of our broker's edge changed."""

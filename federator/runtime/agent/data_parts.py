@@ -162,8 +162,8 @@ class DataParts:
 
     def follow_link_rules(self, settings: Settings) -> None:
         """Apply the link rules of ``settings``."""
-        self.path.flush()  # what arrived before leaves under the old rules
-        if self.link_policies.follow(*settings.link_rules()) and self.retained is not None:
+        changed = self.path.follow_link_rules(*settings.link_rules())
+        if changed and self.retained is not None:
             self.retained.on_rules()
 
     def follow_routes(self) -> None:

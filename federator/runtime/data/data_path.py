@@ -17,6 +17,7 @@ from federator.protocol.forwarding.forwarding import Sends, TopicRoute
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.forwarding.publications import Inbound
 from federator.protocol.messages.control import RepairRequest, TraceEcho
+from federator.protocol.policy.rules import LinkRules
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Millis, Now
 from federator.runtime.custody.stores import CustodyStores
@@ -119,6 +120,11 @@ class DataPath:
         """Send frames for these brokers to these next hops; see ``SetDestination``."""
         self.plane.set_destinations(next_hops, self._now())
         self._arm()
+
+    def follow_link_rules(self, rules: Mapping[BrokerId, LinkRules], others: LinkRules) -> bool:
+        """As ``DataPlane``; what arrived before leaves under the old rules."""
+        self.flush()
+        return self.plane.follow_link_rules(rules, others)
 
     def resume(self) -> None:
         """Owe what earlier processes subscribed."""
