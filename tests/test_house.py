@@ -14,11 +14,9 @@ LONG_FUNCTIONS = {
     "analytics/federator_analytics/dashboard/app.py:application",
     "analytics/federator_analytics/report/traffic.py:traffic_section",
     "federator/gateway/gateway.py:__init__",
-    "federator/protocol/data_plane.py:__init__",
-    "federator/protocol/data_plane.py:on_publishes",
+    "federator/protocol/data/plane.py:on_publishes",
     "federator/protocol/node.py:_on_event",
     "federator/protocol/opentelemetry/hop_spans.py:hop_span",
-    "federator/runtime/agent/services.py:__post_init__",
     "federator/steerer/steerer.py:__init__",
 }
 """Those from before there was a bound; none is to be added."""
@@ -82,17 +80,47 @@ def test_the_agent_is_a_short_list_of_parts():
     assert init.end_lineno - init.lineno < INIT_LINES_MAX
 
 
-def test_nothing_outside_its_room_takes_the_whole_agent():
+def test_no_class_takes_the_whole_agent():
     takes = [
-        named(path)
+        f"{named(path)}: {taker.name}"
         for path in product()
-        if not path.is_relative_to(AGENT_ROOM)
-        for node in ast.walk(tree(path))
+        for taker in ast.walk(tree(path))
+        if isinstance(taker, ast.ClassDef)
+        for node in ast.walk(taker)
         for note in (getattr(node, "annotation", None), getattr(node, "returns", None))
         if note is not None and re.search(r"\bAgent\b", ast.unparse(note))
     ]
 
     assert takes == []
+
+
+def test_no_part_sets_what_another_one_calls():
+    """``other.part.on_change = self._on_change``: it is given when the part is made."""
+    sets = [
+        f"{named(path)}: {ast.unparse(node)}"
+        for path in product()
+        if path.is_relative_to(AGENT_ROOM) or path.is_relative_to(AGENT_ROOM.parent / "leaves")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and ast.unparse(target).count(".") > 1
+    ]
+
+    assert sets == []
+
+
+def test_nothing_reaches_past_the_data_planes_interface():
+    rooms = [ROOT / "federator" / room for room in ("protocol/data", "runtime/data")]
+    inner = re.compile(r"(path|plane)\.(_\w+|intake|outgoing|moves|senders)$")
+    past = [
+        f"{named(path)}: {ast.unparse(node)}"
+        for path in product()
+        if not any(path.is_relative_to(room) for room in rooms)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and inner.search(ast.unparse(node))
+    ]
+
+    assert past == []
 
 
 @pytest.mark.parametrize("top", ["federator", "lab", "analytics"])

@@ -25,7 +25,7 @@ from federator.protocol.rate_limiter import RateLimiter, WindowCounter
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.inbox import Inbox
-from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.trust.words import FollowedWords
@@ -66,7 +66,7 @@ class Owner(Protocol):
         """Note that a message of a source does not decode."""
 
 
-class Source:
+class Source(LinkObserver):
     """One connection to a broker, which identifies itself in its guide or another message.
 
     The directory decides whether to believe that. Until then we only receive.

@@ -29,6 +29,7 @@ from federator.config.section import (
     wrong,
 )
 from federator.config.topics import TopicFilters, check_conflict
+from federator.config.transports import Transport
 from federator.protocol.effects import Notice
 from federator.protocol.messages.broker_names import NAME_BYTES_MAX, objection_to
 from federator.protocol.policy.rules import EVERYTHING, LinkRules
@@ -41,7 +42,6 @@ PASSWORD_BYTES_MAX = 65_535  # MQTT's own bound
 USERNAME_CHARACTERS_MAX = 1_024
 SOCKET_PATH_BYTES_MAX = 107  # what a socket's address has room for
 
-Transport = Literal["tcp", "direct", "udp-fec"]
 Dial = Literal["both", "out"]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Interval, MaxLen, MinLen, MultipleOf
 
-from federator.config.brokers import Credentials, Dial, ProxySettings, Transport, Url, is_loopback
+from federator.config.brokers import Credentials, Dial, ProxySettings, Url, is_loopback
 from federator.config.section import (
     STRICT,
     BrokerNumber,
@@ -21,6 +21,7 @@ from federator.config.section import (
     wrong,
 )
 from federator.config.topics import TopicFilter, TopicFilters
+from federator.config.transports import Transport
 from federator.protocol.filters import contains
 from federator.protocol.links.outbox import WINDOW_BYTES
 from federator.protocol.messages.control import NEIGHBOURS_MAX

@@ -17,7 +17,6 @@ from federator.config.brokers import (
     Credentials,
     NeighbourSettings,
     ProxySettings,
-    Transport,
     in_clear,
     proxies_in_clear,
 )
@@ -42,7 +41,7 @@ from federator.config.sections import (
 from federator.config.security import REVOCATIONS_KEPT, KeySettings, Security
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
 from federator.config.topology import HubSettings, LeafSettings, TopologySettings
-from federator.config.transports import DirectSettings, UdpSettings, require_codec
+from federator.config.transports import DirectSettings, Transport, UdpSettings, require_codec
 from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.effects import Notice
@@ -272,7 +271,7 @@ class Settings(Section):
                 "security", what, 'use "signed", or rules at the edge: import, export, keep'
             )
 
-    def uses(self, transport: Transport) -> bool:
+    def uses(self, transport: str) -> bool:
         """Whether frames reach any neighbour by ``transport``."""
         return transport in {self.links.transport, *(each.transport for each in self.neighbours)}
 

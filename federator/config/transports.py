@@ -5,7 +5,7 @@ Source: docs/direct.md; docs/udp-fec.md.
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import Interval
 
@@ -14,6 +14,8 @@ from federator.protocol.trust.guard import SEAL_BYTES
 
 if TYPE_CHECKING:
     from federator.protocol.datagrams.sender import Limits
+
+Transport = Literal["tcp", "direct", "udp-fec"]
 
 HOST_CHARACTERS_MAX = 255
 FOLDER_BYTES_MAX = 70

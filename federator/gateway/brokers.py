@@ -36,7 +36,7 @@ from federator.protocol.types import BrokerId
 from federator.runtime.doctor.strangers import Speakers, StrangerWatch
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.inbox import Inbox
-from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
 from federator.runtime.mqtt.session_packets import wipe_session
 from federator.runtime.process.clocks import monotonic_ms
@@ -97,7 +97,7 @@ class BrokerObserver(Protocol):
         """Note that our connection to ``broker`` ended."""
 
 
-class Broker:
+class Broker(LinkObserver):
     """One broker that clients may be attached to; events there are reported to the observer.
 
     Attributes:

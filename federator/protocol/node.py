@@ -14,6 +14,7 @@ from federator.protocol import effects as e
 from federator.protocol import events
 from federator.protocol import signals as s
 from federator.protocol.controller.failover import Failover, FailoverParameters
+from federator.protocol.leaves.serving import Serving
 from federator.protocol.links.configured import follow
 from federator.protocol.links.links import COMPLAINT_GAP_MS, Links
 from federator.protocol.links.neighbour import LinkConnection
@@ -28,7 +29,6 @@ from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.routing.announcements import Announcements
 from federator.protocol.routing.backlog import FILTERS_CHANGED
 from federator.protocol.routing.meshes import Meshes
-from federator.protocol.routing.serving import Serving
 from federator.protocol.routing.topic_routing import TopicRouting
 from federator.protocol.timers import earliest
 from federator.protocol.topology.manager import TopologyManager

@@ -7,8 +7,7 @@ from typing import Final
 
 from mqtt5 import PublishPacket
 
-from federator.protocol.data.outgoing import DIRECT_TOPIC
-from federator.runtime.direct.wire import CONFIRM_TOPIC, CONFIRMATION
+from federator.runtime.direct.wire import CONFIRM_TOPIC, CONFIRMATION, DIRECT_TOPIC
 from federator.runtime.mqtt.wire import packet_length
 from lab.on_path.moods import HELD_S, Mood, Moody
 

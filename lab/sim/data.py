@@ -15,8 +15,8 @@ import mqtt5
 from mqtt5 import PublishPacket
 
 from federator.protocol.custody.ports import Disk
-from federator.protocol.data.ports import DataLink, Seals
-from federator.protocol.data_plane import DataPlane
+from federator.protocol.data.plane import DataPlane, Features, Limits
+from federator.protocol.data.ports import DataLink
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.bundles import frames_of
 from federator.protocol.forwarding.forwarding import Forwarder
@@ -29,7 +29,7 @@ from federator.protocol.steering.edge_follower import EdgeFollower
 from federator.protocol.steering.follower import PlanFollower
 from federator.protocol.steering.plan_book import PlanBook
 from federator.protocol.timers import earliest
-from federator.protocol.trust.guard import overheard
+from federator.protocol.trust.guard import Seals, overheard
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import Agenda
 from lab.sim.network import Agent, Connection
@@ -225,11 +225,10 @@ class DataPath:
             forwarder=Forwarder(),
             disk=disk,
             outlet=self,
-            seals=seals,
             now=world.now_of(agent),
-            hop_limit=HOP_LIMIT,
+            limits=Limits(hop_limit=HOP_LIMIT),
+            features=Features(link=link, seals=seals),
         )
-        self.plane.delivery.link = link
         agent.data = self.plane
         self._collected = [(0, frozenset[str]())]  # since when which filters
         routing, meshes = agent.node.topic_routing, agent.node.meshes
@@ -245,7 +244,7 @@ class DataPath:
         self._follower = PlanFollower(
             book, self.plane, agent.id, self._say_torn, self.tell, self.edge.follow
         )
-        self.plane.plans = self._follower
+        self.plane.report_torn(self._follower)
         wake_up = WakeUp(agent, world, self._next_deadline_ms, self._on_time)
         self.arm = wake_up.arm
 

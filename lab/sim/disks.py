@@ -10,8 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from federator.protocol.custody.ports import Delivered, Positions, Record, moved
-from federator.protocol.data.ports import KnownStamp
+from federator.protocol.custody.ports import Delivered, KnownStamp, Positions, Record, moved
 from federator.protocol.forwarding.frames import keys_in
 from federator.protocol.forwarding.publications import packets_in
 from federator.protocol.types import BrokerId

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from federator.protocol.data_plane import DataPlane
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.events import Event
 from federator.protocol.node import Node
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis

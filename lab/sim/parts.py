@@ -5,12 +5,12 @@ A part is called as things happen, after the world did its own; the base class d
 
 from collections.abc import Sequence
 
-from federator.protocol.data.ports import Seals
 from federator.protocol.effects import Effect, Send
 from federator.protocol.events import Event
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.guide import Guide
 from federator.protocol.topology.parameters import TopologyParameters
+from federator.protocol.trust.guard import Seals
 from federator.protocol.types import BrokerId, Epoch
 from lab.sim.data import DataPath
 from lab.sim.network import Agent

@@ -2,9 +2,9 @@
 
 import random
 
-from federator.protocol.data.ports import Seals
 from federator.protocol.messages import codec
 from federator.protocol.messages.control import Bye, Message
+from federator.protocol.trust.guard import Seals
 from lab.sim.data import DataWorld
 from lab.sim.network import Agent, Connection
 

@@ -15,12 +15,12 @@ from mqtt5 import PublishPacket
 from federator.errors import DecodeError
 from federator.protocol import effects as e
 from federator.protocol import events
-from federator.protocol.data.ports import Seals
 from federator.protocol.filters import matches
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.links.outbox import is_outbox, place_of
 from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
+from federator.protocol.trust.guard import Seals
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import Agenda
 from lab.sim.data import DataPath, DataWorld, LocalLink, number_of, packet_of

@@ -1,10 +1,14 @@
 """docs/ARCHITECTURE.md and the other pages name code that exists."""
 
+import ast
 import re
 from importlib import import_module
 
 import pytest
 
+from federator.protocol.custody.custodian import Custodian
+from federator.protocol.data.delivery import Delivery
+from federator.protocol.data.plane import DataPlane
 from tests.docs.markdown import ROOT, pages
 
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
@@ -71,3 +75,32 @@ def test_every_step_of_a_way_is_a_function_that_exists(way, step):
     found = resolve(step if step.startswith(("lab.", "federator_analytics.")) else full(step))
 
     assert callable(found)
+
+
+def public_names():
+    """What ``DataPath`` offers: its methods, and what its ``__post_init__`` sets."""
+    path = ROOT / "federator" / "runtime" / "data" / "data_path.py"
+    (made,) = (
+        node
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == "DataPath"
+    )
+    for node in ast.walk(made):
+        if isinstance(node, ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def test_the_table_of_the_data_planes_interface_is_whole():
+    _, _, rest = ARCHITECTURE.read_text("utf-8").partition("### The data plane's interface")
+    table = [line for line in rest.partition("\n## ")[0].splitlines() if line.startswith("| ")]
+    rows = [line.split("|")[2] for line in table]
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    offered = {name for name in public_names() if not name.startswith("_")} - {"wall_clock_us"}
+
+    assert offered <= listed
+    rooms = (DataPlane, Custodian, Delivery)
+    assert [n for n in listed - offered if not any(hasattr(room, n) for room in rooms)] == []

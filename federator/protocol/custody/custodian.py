@@ -20,11 +20,9 @@ from federator.protocol.custody.destination import Destination
 from federator.protocol.custody.doubts import Doubted, Notary, asked_us
 from federator.protocol.custody.origin import Origin
 from federator.protocol.custody.owed import Owed
-from federator.protocol.custody.ports import COLLECTED, CustodyContext, Disk
+from federator.protocol.custody.ports import COLLECTED, CustodyContext, Disk, Publisher, Sender
 from federator.protocol.custody.proofs import FrameJudge
 from federator.protocol.custody.receiver import Receiver
-from federator.protocol.data.delivery import Delivery
-from federator.protocol.data.outgoing import Outgoing
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.frames import (
@@ -107,8 +105,8 @@ class Custodian:
     disk: Disk
     outlet: CustodyContext
     forwarder: Forwarder
-    outgoing: Outgoing
-    delivery: Delivery
+    outgoing: Sender
+    delivery: Publisher
     own: OwnFrames
     notary: Notary
     # Limit for frames that wait for earlier ones; all may become deliverable at once.

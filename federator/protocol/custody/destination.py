@@ -14,10 +14,9 @@ from dataclasses import InitVar, dataclass
 from federator.protocol.bounded_cache import Recent
 from federator.protocol.custody.chains import NOBODY, Ask, Chained, Placed
 from federator.protocol.custody.doubts import Doubted
-from federator.protocol.custody.ports import CustodyContext, Delivered, Disk, Positions
+from federator.protocol.custody.ports import CustodyContext, Delivered, Disk, Positions, Publisher
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.custody.retrieval import RETRIEVALS_MAX, Retrieval
-from federator.protocol.data.delivery import Delivery
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.frames import (
     KEY_BYTES,
@@ -157,7 +156,7 @@ class Destination:
 
     receiver: Receiver  # what arrived and what is missing
     disk: Disk
-    delivery: Delivery
+    delivery: Publisher
     outlet: CustodyContext
     now_ms: InitVar[Millis]
 
@@ -384,9 +383,9 @@ class Destination:
             if self._marked != self._journal.last:
                 self._marked = self._journal.last
                 self.disk.note_marked(self._marked)
-            stamps = self.delivery.stamps
-            if stamps and stamps.unsaved and self.disk.write_stamps([*stamps.unsaved]):
-                stamps.unsaved.clear()
+            unsaved = self.delivery.unsaved_stamps
+            if unsaved and self.disk.write_stamps([*unsaved]):
+                unsaved.clear()
         wants_changed = self._saved_wants != self._wants
         if not (leaving or wants_changed or self._journal.is_due):
             return

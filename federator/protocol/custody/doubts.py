@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from federator.protocol.custody.proofs import frame_text
-from federator.protocol.data.ports import Seals
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.control import CHAINS_PER_REQUEST_MAX, AskedChain
 from federator.protocol.timers import Timers
+from federator.protocol.trust.guard import Seals
 from federator.protocol.types import BrokerId, Millis, Now
 
 ASK_GAP_MS: Final = 250

@@ -15,8 +15,7 @@ from typing import Protocol
 
 from federator.protocol.bounded_cache import Lately
 from federator.protocol.custody.doubts import Notary
-from federator.protocol.custody.ports import Disk, Log, Record
-from federator.protocol.data.outgoing import Outgoing
+from federator.protocol.custody.ports import Disk, Log, Record, Sender
 from federator.protocol.forwarding.expiry import age_expiry
 from federator.protocol.forwarding.forwarding import Forwarder, TopicRoute
 from federator.protocol.forwarding.frames import (
@@ -206,7 +205,7 @@ class Origin:
     """The frames that we are the origin of."""
 
     disk: Disk
-    outgoing: Outgoing
+    outgoing: Sender
     forwarder: Forwarder
     own: OwnFrames
     notary: Notary

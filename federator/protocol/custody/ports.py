@@ -1,4 +1,4 @@
-"""What custody needs from the process around it: a disk, and an outlet for requests and notices.
+"""What custody needs around it: a disk, an outlet for requests and notices, and both ways out.
 
 Custody gets the time as an argument. What it decides takes effect while it decides, because the
 next step depends on whether the last one succeeded: a broker may forget a publication only when the
@@ -8,15 +8,17 @@ raises.
 Source: docs/protocol.md section 11.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from federator.protocol.data.ports import KnownStamp
 from federator.protocol.effects import Notice
+from federator.protocol.forwarding.counters import DataCounters
+from federator.protocol.forwarding.forwarding import Sends
+from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.control import RepairRequest
-from federator.protocol.types import BrokerId
+from federator.protocol.types import BrokerId, Millis, Now
 
 Positions = Mapping[tuple[BrokerId, bytes], tuple[int, ...]]
 """By (origin, key): the epoch, the number of the last frame delivered, and, ascending, those before
@@ -39,6 +41,13 @@ def moved(at: tuple[int, ...], epoch: int, seq: int) -> tuple[int, ...]:
 
 Delivered = tuple[BrokerId, int, int, bytes]
 """A delivery as the journal has it: origin, epoch, number and keys."""
+
+
+class KnownStamp(NamedTuple):
+    """The entry of a stamp in a book of stamps."""
+
+    digest: int  # 64 bits of it
+    by_leaf: bool  # whether a leaf brought it; otherwise the mesh
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -179,3 +188,49 @@ class CustodyContext(Protocol):
 
     def tell(self, notice: Notice) -> None:
         """Report to the operator."""
+
+
+class Sender(Protocol):
+    """Sends frames to neighbours: see ``protocol.data.outgoing``."""
+
+    counters: DataCounters
+
+    def send(
+        self,
+        frame: Frame,
+        hops: int,
+        sends: Sends,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        *,
+        now_ms: Millis,
+    ) -> int:
+        """Send copies of ``frame``, which travelled ``hops`` links, to next hops."""
+
+    def send_repair(self, neighbour: BrokerId, frame: Frame, *, now_ms: Millis) -> bool:
+        """Send a repair to a neighbour, unless many wait to be sent there already."""
+
+
+class Publisher(Protocol):
+    """Publishes on our own broker: see ``protocol.data.delivery``."""
+
+    @property
+    def room(self) -> bool:
+        """Whether our broker can take a good deal more."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether our broker has acknowledged everything that we published."""
+
+    @property
+    def unsaved_stamps(self) -> MutableSequence[KnownStamp]:
+        """Of what was published, and not on disk: to be removed when it is."""
+
+    def mark(self, marker: bytes, *, asks: bool = False) -> None:
+        """Publish the retained ``marker`` after everything that we published."""
+
+    def deliver(self, frame: Frame, now: Now) -> None:
+        """Publish the body of ``frame``."""
+
+    def deliver_in_order(self, frames: Sequence[Frame], now: Now) -> None:
+        """Publish frames of one bundle, their packets in the order in which they were published."""

@@ -1,1 +1,1 @@
-"""The ends of the data plane, without I/O: sending, delivery, and changes of the cover."""
+"""The data plane, without I/O: publications of our clients out, frames of other agents in."""

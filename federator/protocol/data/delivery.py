@@ -8,7 +8,7 @@ Source: docs/protocol.md sections 8 and 11.
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
@@ -17,6 +17,7 @@ from mqtt5 import PublishPacket, QoS
 from msgspec.structs import replace
 
 from federator.errors import DecodeError
+from federator.protocol.custody.ports import KnownStamp
 from federator.protocol.data.ports import DataLink, RetainedFlow, Stamps
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.bundles import Run, in_order, runs_of
@@ -54,9 +55,7 @@ class Delivery:
     retained: RetainedFlow | None
     frame_events: FrameEventSink | None
     stamps: Stamps | None = None  # recognises what came by another way
-    link: DataLink | None = None  # to our broker, once connected
-    waiting: "WaitingFrames | None" = None  # frames that another agent may bring first
-    # Called with the keys of a frame, its packets by their names here, and their number.
+    link: DataLink | None = None  # to our broker
     note_arrival: Callable[[bytes, bytes, int], None] | None = None
     delays: Delays = field(default_factory=Delays)
 
@@ -64,6 +63,7 @@ class Delivery:
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
         self._ahead: RateLimiter[BrokerId] = RateLimiter(gap_ms=CLOCK_GAP_MS, keys_max=CLOCKS_MAX)
         self._checker = RunChecker()
+        self._waiting: WaitingFrames | None = None  # frames that another agent may bring first
 
     @property
     def room(self) -> bool:
@@ -74,6 +74,10 @@ class Delivery:
     def settled(self) -> bool:
         """Whether our broker has acknowledged everything that we published."""
         return self.link is not None and not self.link.unacknowledged
+
+    @property
+    def unsaved_stamps(self) -> MutableSequence[KnownStamp]:
+        return [] if self.stamps is None else self.stamps.unsaved
 
     def mark(self, marker: bytes, *, asks: bool = False) -> None:
         """Publish the retained ``marker`` after everything that we published.
@@ -93,6 +97,11 @@ class Delivery:
         encoded = topic.encode()
         link.publish_packet(bytearray(written), written.find(encoded) + len(encoded), 1)
 
+    def publish_over(self, link: DataLink | None) -> DataLink | None:
+        """Publish over another connection; return the former one."""
+        former, self.link = self.link, link
+        return former
+
     def malformed(self, error: DecodeError, now_ms: Millis) -> None:
         """Count a malformed frame, and report it now and then."""
         self.counters.malformed_frames += 1
@@ -103,21 +112,25 @@ class Delivery:
 
     def deliver(self, frame: Frame, now: Now) -> None:
         """Publish the body of ``frame``, and record its delay."""
-        if self.waiting is not None and frame.acknowledged:
-            for due in self.waiting.put(frame):
+        if self._waiting is not None and frame.acknowledged:
+            for due in self._waiting.put(frame):
                 self._deliver(due, now)
         else:
             self._deliver(frame, now)
 
+    def wait(self) -> None:
+        """Let frames under custody wait: another agent at our broker may bring them first."""
+        self._waiting = WaitingFrames()
+
     def look_at_waiting(self, now: Now) -> None:
         """Publish frames that waited long enough."""
-        if self.waiting is not None:
-            for due in self.waiting.look():
+        if self._waiting is not None:
+            for due in self._waiting.look():
                 self._deliver(due, now)
 
     def deliver_waiting(self, now: Now) -> None:
         """Publish all waiting frames, and stop waiting."""
-        waiting, self.waiting = self.waiting, None
+        waiting, self._waiting = self._waiting, None
         for frame in waiting.all() if waiting is not None else ():
             self._deliver(frame, now)
 
@@ -131,7 +144,7 @@ class Delivery:
         runs = runs_of(frames)
         joined: list[tuple[Frame, list[Run]]] = []
         counted = self.stamps is not None and self.stamps.counts_in_frames
-        if self.waiting is None and self.note_arrival is None and not counted:
+        if self._waiting is None and self.note_arrival is None and not counted:
             with contextlib.suppress(DecodeError):
                 joined = list(self._joined(frames, runs))
         if not joined:

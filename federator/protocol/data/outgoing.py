@@ -1,7 +1,8 @@
-"""Copies of frames for neighbours: through their brokers, directly to agents, or in datagrams.
+"""Copies of frames for neighbours.
 
-Which neighbours get a frame is decided elsewhere. Here each copy is labelled for its next hop,
-sealed, and sent by the way in use; copies that no way accepts are counted.
+Which neighbours get a frame is decided elsewhere. Here each copy is labelled for its next hop and
+given to the first transport that takes it, at last the broker's; copies that none accepts are
+counted.
 
 The log of the origin has every frame under custody, and a receiver that misses one asks for it. On
 a congested link a frame that joins the queue is worse than useless: it arrives behind a gap, cannot
@@ -15,47 +16,29 @@ all frames again.
 Source: docs/protocol.md section 8; docs/guarantees.md, "Flow control".
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from federator.protocol.data.ports import Datagrams, FrameLink, Seals
-from federator.protocol.data.unconfirmed import Unconfirmed
+from federator.protocol.data.by_broker import ByBroker
+from federator.protocol.data.ports import Backlog, FrameLink
+from federator.protocol.data.transports import Transports
 from federator.protocol.forwarding.bundles import frames_of, pack_bundle, runs_of
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.forwarding import Sends
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame, mask_bytes, pack_label
-from federator.protocol.forwarding.parts import PART_BYTES_MIN, cut
-from federator.protocol.forwarding.publications import variable_byte_integer
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.telemetry.frame_events import FrameEventSink, Refused, Sent
-from federator.protocol.trust.guard import DATA, SEAL_BYTES
+from federator.protocol.trust.guard import Seals
 from federator.protocol.types import BrokerId, Millis
 
 REPAIR_BACKLOG_BYTES_MAX = 262_144
 """Repairs wait until a connection has less of them to send than this."""
-
-PUBLISH_BYTES, PUBLISH_BYTES_MAX = 5, 8
-"""The size of a PUBLISH around a frame: its first byte, its length in mostly three bytes, and no
-properties; at most a packet identifier, too.
-"""
 
 QUIET_MS = Millis(1_000)
 """A link is trusted when nothing has waited, or been asked for again, for so long."""
 
 SIGN_GAP_MS = Millis(2_000)
 """The gap between two frames that are sent in spite of congestion; more than ``QUIET_MS``."""
-
-
-DIRECT_BYTES_MAX = 15 * 1024 * 1024
-"""Longer frames go through the broker, which announces its limit."""
-
-PART_NUMBERS = 1 << 32
-
-DIRECT_TOPIC, URGENT_TOPIC = "d", "u"
-"""What a PUBLISH to a neighbour's agent has in place of a topic: the sort of its frame. Each
-connection counts frames by sort.
-"""
 
 
 @dataclass(slots=True)
@@ -117,22 +100,9 @@ class Leaving:
     size: int  # of ``parts``
 
 
-@dataclass(eq=False, slots=True)
-class _Trial:
-    """Runs ``give_up`` once if the broker refuses a frame, or a part of it, for its length."""
-
-    give_up: Callable[[], None]
-    over: bool = False
-
-    def __call__(self) -> None:
-        if not self.over:
-            self.over = True
-            self.give_up()
-
-
 @dataclass(kw_only=True, eq=False)
 class Outgoing:
-    """What one agent sends to its neighbours, as PUBLISHes on ``topic`` of their brokers."""
+    """What one agent sends to its neighbours; ``topic`` is that of frames on their brokers."""
 
     self_id: BrokerId
     topic: str
@@ -140,73 +110,34 @@ class Outgoing:
     policies: LinkPolicies
     seals: Seals | None
     frame_events: FrameEventSink | None
-    datagrams: Datagrams | None
+    transports: Transports
 
     def __post_init__(self) -> None:
-        self._topic_field = _topic_field(self.topic)
-        self._links: dict[BrokerId, FrameLink] = {}  # in use
-        self._by_broker: dict[BrokerId, FrameLink] = {}  # to the brokers of neighbours
-        # Of neighbours whose agents are used directly.
-        self._direct: dict[BrokerId, Unconfirmed] = {}
-        self._own_topics: dict[BrokerId, bytes] = {}  # of neighbours that have another topic
-        self._take_bundles: set[BrokerId] = set()  # neighbours that support bundles
+        self.by_broker = ByBroker(
+            self_id=self.self_id, topic=self.topic, seals=self.seals, lost=self._note_lost
+        )
+        self._past_brokers = self.transports.all
+        self._take_bundles = self.by_broker.take_bundles
+        self._links = self.by_broker.links
         self._congestion = CongestionControl()
-        self._cut = 0  # how often something was cut into parts
 
     def reach(
-        self, neighbour: BrokerId, link: FrameLink | None, *, takes_bundles: bool = False
+        self,
+        neighbour: BrokerId,
+        link: FrameLink | None,
+        topic: str | None = None,
+        *,
+        takes_bundles: bool = False,
     ) -> None:
         """Send what is for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
-        self._take_bundles.discard(neighbour)
-        if link is None:
-            for ways in (self._links, self._by_broker, self._direct):
-                ways.pop(neighbour, None)
-            return
-        if takes_bundles:
-            self._take_bundles.add(neighbour)
-        self._by_broker[neighbour] = link
-        if neighbour not in self._direct:
-            self._links[neighbour] = link
+        self.by_broker.reach(neighbour, link, topic, takes_bundles=takes_bundles)
 
     def reaches(self, neighbour: BrokerId) -> bool:
         return neighbour in self._links
 
-    def go_direct(self, neighbour: BrokerId, link: FrameLink, sent: Unconfirmed) -> None:
-        """Send what is for ``neighbour`` directly to its agent over ``link`` from now on.
-
-        Only what ``sent`` has room for is sent; ``link`` refuses nothing unless it is broken.
-        """
-        self._links[neighbour], self._direct[neighbour] = link, sent
-
-    def go_by_broker(self, neighbour: BrokerId) -> int:
-        """Send through its broker again, first everything that its agent has not confirmed.
-
-        Returns:
-            How many frames are sent once more.
-        """
-        sent = self._direct.pop(neighbour, None)
-        if sent is None:
-            return 0
-        self._links[neighbour] = self._by_broker[neighbour]
-        frames = sent.take_back()
-        for frame in frames:
-            self.send_by_broker(neighbour, frame)
-        return len(frames)
-
-    def publish_on(self, neighbour: BrokerId, topic: str | None) -> None:
-        """Publish for ``neighbour`` on ``topic``; ``None``: as for all others."""
-        self._own_topics.pop(neighbour, None)
-        if topic not in (None, self.topic):
-            self._own_topics[neighbour] = _topic_field(topic)
-
-    @property
-    def overhead_bytes(self) -> int:
-        """What a frame takes on its link beside label and body: the PUBLISH around it, its seal."""
-        return PUBLISH_BYTES + len(self._topic_field) + self._seal_bytes
-
-    @property
-    def _seal_bytes(self) -> int:
-        return SEAL_BYTES if self.seals is not None else 0
+    def _queue_to(self, neighbour: BrokerId) -> Backlog | None:
+        by_broker = self._links.get(neighbour)
+        return by_broker and (self.transports.queue_to(neighbour) or by_broker)
 
     def send(
         self,
@@ -284,8 +215,7 @@ class Outgoing:
                 return None
             if let_out is not frame:
                 frame, parts, size = let_out, (let_out.body,), len(let_out.body)
-        link = self._links.get(hop)
-        if link is None:
+        if hop not in self._links:
             self._note_unsent(frame, hop)
             return None
         if (
@@ -294,11 +224,17 @@ class Outgoing:
             frame.flags & CUSTODY_FLAG
             and not urgent
             and self._congestion
-            and self._congestion.keeps_out(hop, idle=link.idle, now_ms=now_ms)
+            and self._is_kept_out(hop, now_ms)
         ):
             self._note_unsent(frame, hop)
             return None
         return frame, parts, size
+
+    def _is_kept_out(self, hop: BrokerId, now_ms: Millis) -> bool:
+        """Whether a frame that is in its origin's log should not join a queue that was full."""
+        queue = self._queue_to(hop)
+        idle = queue is None or queue.idle
+        return self._congestion.keeps_out(hop, idle=idle, now_ms=now_ms)
 
     def _carry(
         self,
@@ -310,112 +246,29 @@ class Outgoing:
         now_ms: Millis,
         urgent: bool = False,
     ) -> int:
-        """Send ``content``, one frame or a bundle of ``frames``, to ``hop`` by the way in use.
+        """Send ``content``, one frame or a bundle of ``frames``, to ``hop``.
 
         ``lengths`` are those of the frames in ``content``. Returns the publications sent.
         """
-        link, direct, content_bytes = self._links[hop], self._direct.get(hop), sum(lengths)
-        if direct is not None and content_bytes > DIRECT_BYTES_MAX:
-            direct, link = None, self._by_broker[hop]
-        if direct is not None and not direct.has_room:
-            self._note_all_unsent(frames, hop)
-            self._congestion.refused(hop, now_ms=now_ms)
-            return 0
-        if self.datagrams is not None and not urgent and self.datagrams.send(hop, content):
-            return self._note_all_sent(frames, lengths, hop, content_bytes)
-        if direct is None:
-            sent_bytes = self._publish(hop, link, content, content_bytes, urgent=urgent)
+        size = sum(lengths)
+        for transport in self._past_brokers:
+            sent = transport.send(hop, content, size, urgent=urgent)
+            if sent is not None:
+                break
         else:
-            whole = b"".join(content)
-            sent_bytes = self._send_straight(hop, link, direct, whole, urgent=urgent)
-        if sent_bytes:
-            return self._note_all_sent(frames, lengths, hop, sent_bytes)
-        self._note_all_unsent(frames, hop)
-        if sent_bytes is not None:
+            sent = self.by_broker.send(hop, content, size, urgent=urgent)
+        if sent:
+            return self._note_all_sent(frames, lengths, hop, sent)
+        for frame in frames:
+            self._note_unsent(frame, hop)
+        if sent is not None:
             self._congestion.refused(hop, now_ms=now_ms)
         return 0
 
-    def _send_straight(
-        self, hop: BrokerId, link: FrameLink, direct: Unconfirmed, content: bytes, *, urgent: bool
-    ) -> int | None:
-        """Send ``content`` to the agent of ``hop``; return the bytes sent, ``None`` without
-        keys.
-        """
-        sealed: bytes | None = content
-        if self.seals is not None:
-            if direct.line is None:
-                sealed = self.seals.guard.seal(DATA, "data", content, hop)
-            else:
-                sealed = direct.line.seal(URGENT_TOPIC if urgent else DIRECT_TOPIC, content)
-        if sealed is None:
-            return None
-        field = _URGENT_FIELD if urgent else _DIRECT_FIELD
-        if link.write_packets(_packet(field, (sealed,), len(sealed)), 1, urgent=urgent):
-            direct.add(content, urgent=urgent)
-        else:  # the link is broken, which will be reported later in this turn of the loop
-            self.go_by_broker(hop)
-            self.send_by_broker(hop, content)
-        return len(sealed)
-
-    def _publish(
-        self,
-        hop: BrokerId,
-        link: FrameLink,
-        content: Sequence[bytes | memoryview],
-        size: int,
-        *,
-        urgent: bool = False,
-    ) -> int | None:
-        """Publish ``content`` of ``size`` bytes on the broker of ``hop``, in parts if needed.
-
-        Returns:
-            The bytes sent; 0: the link refused some. ``None``: it cannot be sent, because keys are
-            missing or the agent supports no parts. That is no congestion: later frames may pass.
-        """
-        field = self._own_topics.get(hop, self._topic_field)
-        room = link.packet_bytes_max - PUBLISH_BYTES_MAX - len(field) - self._seal_bytes
-        pieces: Iterable[Sequence[bytes | memoryview]] = (content,)
-        if size > room:
-            if hop not in self._take_bundles:
-                return None
-            self._cut = (self._cut + 1) % PART_NUMBERS
-            whole = b"".join(content)
-            content, size = (whole,), max(room, PART_BYTES_MIN)
-            parts = cut(whole, size, sender=self.self_id, number=self._cut)
-            pieces = ((part,) for part in parts)
-        trial: _Trial | None = None
-        sent = 0
-        for piece in pieces:
-            if self.seals is not None:
-                sealed = self.seals.guard.seal(DATA, "data", b"".join(piece), hop)
-                if sealed is None:
-                    return None
-                piece = (sealed,)
-            length = sum(map(len, piece))
-            packet = _packet(field, piece, length)
-            if sum(map(len, packet)) <= link.packet_bytes_sure:
-                taken = link.write_packets(packet, 1, urgent=urgent)
-            else:
-                if trial is None:
-                    tried = (hop, link, b"".join(content), size)
-                    trial = _Trial(partial(self._too_long, *tried))
-                taken = link.try_packet(b"".join(packet), trial)
-            if not taken:
-                return 0
-            sent += length
-        return sent
-
-    def _too_long(self, hop: BrokerId, link: FrameLink, content: bytes, size: int) -> None:
-        """The broker of ``hop`` refused ``content``, in packets of ``size`` bytes: cut it."""
-        if link is self._by_broker.get(hop) and size > PART_BYTES_MIN:
-            self.send_by_broker(hop, content)
-        else:
-            self._note_all_unsent([frame for frame, _ in frames_of(content)], hop)
-
     def send_repair(self, neighbour: BrokerId, frame: Frame, *, now_ms: Millis) -> bool:
         """Send a repair to a neighbour, unless many wait to be sent there already."""
-        link = self._links.get(neighbour)
-        if link is None or link.urgent_bytes > REPAIR_BACKLOG_BYTES_MAX:
+        queue = self._queue_to(neighbour)
+        if queue is None or queue.urgent_bytes > REPAIR_BACKLOG_BYTES_MAX:
             return False
         sends = ((neighbour, mask_bytes(frame.mask, frame.k)),)
         parts, size = (frame.body,), len(frame.body)
@@ -423,13 +276,6 @@ class Outgoing:
         before = self.counters.frames_out
         self.send(frame, frame.hops, sends, parts, size, now_ms=now_ms, urgent=True)
         return self.counters.frames_out > before
-
-    def send_by_broker(self, neighbour: BrokerId, frame: bytes) -> None:
-        """Send a frame that failed on another way, and was counted as sent."""
-        link = self._by_broker.get(neighbour)
-        taken = link is not None and self._publish(neighbour, link, (frame,), len(frame))
-        if not taken:
-            self._note_all_unsent([lost for lost, _ in frames_of(frame)], neighbour)
 
     def _note_all_sent(
         self, frames: Sequence[Frame], lengths: Sequence[int], hop: BrokerId, size: int
@@ -446,9 +292,10 @@ class Outgoing:
                 self.frame_events.add(sent)
         return sum(frame.publications for frame in frames)
 
-    def _note_all_unsent(self, frames: Sequence[Frame], hop: BrokerId) -> None:
-        for frame in frames:
-            self._note_unsent(frame, hop)
+    def _note_lost(self, hop: BrokerId, frame: bytes) -> None:
+        """Count a frame, or a bundle, that was counted as sent, and could not be."""
+        for lost, _ in frames_of(frame):
+            self._note_unsent(lost, hop)
 
     def _note_unsent(self, frame: Frame, hop: BrokerId) -> None:
         if self.frame_events is not None:
@@ -461,19 +308,3 @@ class Outgoing:
             self.counters.deferred += frame.publications
         else:
             self.counters.dropped += frame.publications
-
-
-def _packet(
-    topic_field: bytes, content: Sequence[bytes | memoryview], size: int
-) -> tuple[bytes | memoryview, ...]:
-    """A PUBLISH of QoS 0, in pieces."""
-    length = variable_byte_integer(len(topic_field) + 1 + size)
-    return (b"\x30", length, topic_field, b"\0", *content)
-
-
-def _topic_field(topic: str) -> bytes:
-    encoded = topic.encode()
-    return len(encoded).to_bytes(2, "big") + encoded
-
-
-_DIRECT_FIELD, _URGENT_FIELD = _topic_field(DIRECT_TOPIC), _topic_field(URGENT_TOPIC)

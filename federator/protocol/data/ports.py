@@ -5,18 +5,13 @@ these calls raises, unless it says so.
 """
 
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from mqtt5 import PublishPacket
-
+from federator.protocol.custody.ports import KnownStamp
 from federator.protocol.forwarding.forwarding import FrameRoute, Sends
 from federator.protocol.forwarding.frames import Frame
-from federator.protocol.forwarding.publications import Place
-from federator.protocol.trust.guard import Guard
+from federator.protocol.forwarding.publications import Inbound, Place
 from federator.protocol.types import BrokerId, Millis, Now
-
-Inbound = tuple[PublishPacket, int, int]
-"""A PUBLISH and its bytes' place in the chunk: ``chunk[start:end]``."""
 
 
 class DataLink(Protocol):
@@ -73,26 +68,37 @@ class FrameLink(DataLink, Protocol):
         """
 
 
-class Datagrams(Protocol):
-    """Carries frames to neighbours past their brokers."""
-
-    def send(self, neighbour: BrokerId, parts: Sequence[bytes | memoryview]) -> bool:
-        """Send a frame to a neighbour; ``False``: it must go through the broker."""
-
-
-class Seals(Protocol):
-    """Seals frames, and opens those of others."""
+class Backlog(Protocol):
+    """What waits to be sent to one neighbour."""
 
     @property
-    def guard(self) -> Guard:
-        """Has the neighbours' keys."""
+    def idle(self) -> bool:
+        """Whether nothing waits, not even in the transport."""
 
     @property
-    def proves(self) -> bool:
-        """Whether frames under custody are proven: ours, and those that we accept."""
+    def urgent_bytes(self) -> int:
+        """How many urgent bytes wait."""
 
-    def open_frame(self, payload: bytes) -> tuple[BrokerId, bytes] | None:
-        """The agent that sealed a frame, and the frame; ``None`` when it was refused."""
+
+class Carrier(Protocol):
+    """Carries frames to neighbours."""
+
+    def send(
+        self,
+        neighbour: BrokerId,
+        content: Sequence[bytes | memoryview],
+        size: int,
+        *,
+        urgent: bool,
+    ) -> int | None:
+        """Send ``content``, a frame or a bundle of ``size`` bytes.
+
+        Returns:
+            The bytes sent; 0: there is no room. ``None``: another carrier should be tried.
+        """
+
+    def queue_to(self, neighbour: BrokerId) -> Backlog | None:
+        """Where frames for ``neighbour`` wait; ``None``: not here."""
 
 
 class AcknowledgingLink(Protocol):
@@ -119,15 +125,8 @@ class RetainedFlow(Protocol):
         """Some of ``run`` could not be published here after all."""
 
 
-class KnownStamp(NamedTuple):
-    """The entry of a stamp in a book of stamps."""
-
-    digest: int  # 64 bits of it
-    by_leaf: bool  # whether a leaf brought it; otherwise the mesh
-
-
 class Stamps(Protocol):
-    """Recognises publications that come by several ways: see ``protocol.data.stamps``."""
+    """Recognises publications that come by several ways: see ``protocol.leaves.stamps``."""
 
     def leaving(
         self, chunk: memoryview, publishes: Sequence[Inbound], *, but: str, now_ms: Millis

@@ -105,9 +105,7 @@ class Forwarder:
         self.allows_export = allows_export
         # The name of a filter on our broker, where names differ there.
         self._here = None if here is None else TranslatedFilters(here)
-        # Called, as the cover changes, with the filters that others want now and no longer want, by
-        # their names on our broker.
-        self.on_wanted: Callable[[Sequence[str], Sequence[str]], None] | None = None
+        self._on_wanted: Callable[[Sequence[str], Sequence[str]], None] | None = None
         self._topic_cache_max = topic_cache_max  # limit of the topic cache
         self._frame_cache_max = frame_cache_max  # limit of the frame cache
         self._routes: dict[str, FilterRoute] = {}
@@ -243,9 +241,15 @@ class Forwarder:
         removed = [f for f in changed if before[f]]
         if self._here is not None:
             added, removed = map(sorted, self._here.change(added, removed))
-        if self.on_wanted is not None and (added or removed):
-            self.on_wanted(added, removed)
+        if self._on_wanted is not None and (added or removed):
+            self._on_wanted(added, removed)
         return self._cover.update(added, removed)
+
+    def report_wanted(self, report: Callable[[Sequence[str], Sequence[str]], None]) -> None:
+        """Call ``report``, as the cover changes, with the filters that others want now and no
+        longer want, by their names on our broker.
+        """
+        self._on_wanted = report
 
     def is_destination(self, broker: BrokerId) -> bool:
         """Whether ``broker`` wants any filter over the shortest path."""

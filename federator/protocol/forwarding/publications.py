@@ -8,7 +8,7 @@ the properties. It is the conveyor belt at the customs, not the laboratory.
 Source: OASIS MQTT 5.0, sections 1.5 (data types), 2.1 (fixed header), 3.3 (PUBLISH).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import mqtt5
 from mqtt5 import PublishPacket
@@ -24,6 +24,9 @@ KNOWN_TOPIC_BYTES_MAX = 256  # longer topics are checked every time
 
 Place = tuple[int, int, int, int]
 """Where a packet begins and ends, the position of its packet identifier, and its QoS."""
+
+Inbound = tuple[PublishPacket, int, int]
+"""A PUBLISH and its bytes' place in the chunk: ``chunk[start:end]``."""
 
 _NO_PUBLISH = 3
 # By first byte: the QoS of the PUBLISH that begins so. DUP without QoS and QoS 3 do not exist.
@@ -209,6 +212,20 @@ def variable_byte_integer(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+def topic_field(topic: str) -> bytes:
+    """The wire form of a PUBLISH's topic."""
+    encoded = topic.encode()
+    return len(encoded).to_bytes(2, "big") + encoded
+
+
+def publish_pieces(
+    topic: bytes, content: Sequence[bytes | memoryview], size: int
+) -> tuple[bytes | memoryview, ...]:
+    """A PUBLISH of QoS 0 in pieces; ``topic`` is its field, ``content`` has ``size`` bytes."""
+    length = variable_byte_integer(len(topic) + 1 + size)
+    return (b"\x30", length, topic, b"\0", *content)
 
 
 def read_variable_byte_integer(run: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:

@@ -36,6 +36,10 @@ class BrokerPolicy:
         local = self.renames.inward(topic)
         return local is not None and self.edge.allows_export(local)
 
+    def exports(self, filter: str) -> bool:
+        """Whether anything on ``filter`` may leave our broker."""
+        return bool(self.exported_filters(filter))
+
     def exported_filters(self, filter: str) -> tuple[str, ...]:
         """The filters that we announce when a client of ours wants ``filter``."""
         if not self.edge.announces(filter):

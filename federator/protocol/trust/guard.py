@@ -15,7 +15,7 @@ import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -362,3 +362,18 @@ def claimed_sender(payload: bytes) -> BrokerId | None:
     if payload[:1] not in _MARKS or len(payload) < HEADER_BYTES:
         return None
     return BrokerId(_HEADER.unpack_from(payload)[2])
+
+
+class Seals(Protocol):
+    """Seals frames, and opens those of others."""
+
+    @property
+    def guard(self) -> Guard:
+        """Has the neighbours' keys."""
+
+    @property
+    def proves(self) -> bool:
+        """Whether frames under custody are proven: ours, and those that we accept."""
+
+    def open_frame(self, payload: bytes) -> tuple[BrokerId, bytes] | None:
+        """The agent that sealed a frame, and the frame; ``None`` when it was refused."""

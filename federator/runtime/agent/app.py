@@ -4,17 +4,19 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
 from federator.config.settings import Settings
-from federator.protocol.data.stamps import StampBook
+from federator.protocol.leaves.stamps import StampBook
 from federator.protocol.types import BrokerId
 from federator.runtime.agent.agent import Agent
-from federator.runtime.agent.beside.moving import Move, begin, beginning, forget
 from federator.runtime.agent.status import AgentPages, Beside
+from federator.runtime.leaves.moving import Move, begin, beginning, forget
+from federator.runtime.leaves.role import OtherAgent, Role
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.process import service_manager
 from federator.runtime.process.clocks import wall_clock_us
@@ -24,8 +26,8 @@ from federator.runtime.storage.durable import write_whole
 from federator.runtime.storage.state_dir import StateDir
 
 if TYPE_CHECKING:
-    from federator.runtime.agent.beside.hub import Hub
-    from federator.runtime.agent.beside.hub_finder import HubFinder
+    from federator.runtime.leaves.hub import Hub
+    from federator.runtime.leaves.hub_finder import HubFinder
 
 LAG_PROBE_S = 1.0
 
@@ -59,9 +61,19 @@ async def run(settings: Settings, source: Source[Settings], was: Settings | None
         if finder is not None:
             await finder.start()
             mine, mine_again = finder.narrowed(settings), finder.source(source)
-        agent = Agent(mine, state, tasks, book)
-        hub = _hub(agent, folders, tasks, book) if mine.leaves else None
-        move = None if former is None else Move(*former, state.path, book)
+        move = None
+        if was is not None and former_state is not None:
+            make = partial(_former_agent, state=former_state, book=book)
+            move = Move(was, state.path, make)
+        other = None if move is None else move.former
+        hub, role = _hub(mine, folders) if mine.leaves else (None, Role())
+        agent = Agent(mine, state, tasks, book, role, other)
+        if hub is not None:
+            hub.join(None, agent)
+            for leaf, folder in zip(mine.leaves, folders.values(), strict=True):
+                id = BrokerId(leaf.id)
+                port = Agent(mine.for_leaf(leaf), folder, tasks, book, hub.role(id))
+                hub.join(id, port)
         prepare = agent.control.connections.endpoints_for
 
         def follow(settings: Settings, endpoints: Mapping[str, Endpoint]) -> None:
@@ -82,13 +94,13 @@ async def run(settings: Settings, source: Source[Settings], was: Settings | None
             BrokerId(leaf.id): stack.enter_context(StateDir(settings.for_leaf(leaf).state_dir))
             for leaf in settings.leaves
         }
-        former = None
+        former_state = None
         if was is None:
             forget(state)
         else:
             begin(state.path)
-            former = was, stack.enter_context(StateDir(was.state_dir))
-            forget(former[1])
+            former_state = stack.enter_context(StateDir(was.state_dir))
+            forget(former_state)
             settings = beginning(settings)
             source = replace(source, read=_beginning(source.read))
         await with_tasks(be)
@@ -96,17 +108,28 @@ async def run(settings: Settings, source: Source[Settings], was: Settings | None
 
 
 def _finder(settings: Settings, folder: Path) -> "HubFinder":
-    from federator.runtime.agent.beside.hub_finder import HubFinder  # noqa: PLC0415 - of few leaves
+    from federator.runtime.leaves.hub_finder import HubFinder  # noqa: PLC0415 - of few leaves
 
     return HubFinder(settings, folder)
 
 
-def _hub(
-    agent: Agent, folders: dict[BrokerId, StateDir], tasks: asyncio.TaskGroup, book: StampBook
-) -> "Hub":
-    from federator.runtime.agent.beside.hub import Hub  # noqa: PLC0415 - of few brokers
+def _hub(settings: Settings, folders: Mapping[BrokerId, StateDir]) -> "tuple[Hub, Role]":
+    """The hub, and the role of its broker's own agent."""
+    from federator.runtime.leaves.hub import Hub  # noqa: PLC0415 - of few brokers
 
-    return Hub(agent, folders, tasks, book)
+    hub = Hub(settings, {leaf: folder.path for leaf, folder in folders.items()})
+    return hub, hub.role(None)
+
+
+def _former_agent(
+    settings: Settings,
+    tasks: asyncio.TaskGroup,
+    other: OtherAgent,
+    *,
+    state: StateDir,
+    book: StampBook,
+) -> Agent:
+    return Agent(settings, state, tasks, book, other=other)
 
 
 def _beginning(read: Callable[[], Settings]) -> Callable[[], Settings]:

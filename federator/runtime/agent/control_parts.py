@@ -1,16 +1,17 @@
 """Makes the control parts: connections to our broker and neighbours, the node, its messages."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, get_args
 
 from mqtt5 import Will
 
 from federator.config.settings import Settings
 from federator.protocol.client_names import OWN_PREFIX
-from federator.protocol.events import Event
+from federator.protocol.events import Event, Received
+from federator.protocol.messages.control import NodeMessage
 from federator.protocol.node import Identity, Node
 from federator.protocol.types import Epoch
 from federator.runtime.agent.health import health_will
@@ -20,6 +21,7 @@ from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.links.outboxes import KeptOutboxes
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.transport import RECEIVE_BUFFER_BYTES
 from federator.runtime.storage.state_dir import StateDir
 from federator.runtime.topology.arranging import Arranger, ConfiguredAddressVerifier, known_brokers
@@ -145,6 +147,7 @@ class ControlParts:
         self.outboxes = KeptOutboxes(
             self_id=settings.broker_id, traffic=self.traffic, connections=self.connections
         )
+        self._is_arranging = settings.topology.mode == "auto"
         self.arranger = Arranger(state.path, measured=handle)
         self.keys = None
         if trust is not None:
@@ -155,6 +158,21 @@ class ControlParts:
                 neighbours=lambda: [peer.conn for peer in links.up.values()],
                 send=self.traffic.send_over,
             )
+
+    def parts(self) -> Iterator[Part]:
+        handle = self.handle
+        yield Part(
+            subscriptions=self.traffic.subscriptions(),
+            messages=dict.fromkeys(get_args(NodeMessage), lambda said: handle(Received(said))),
+        )
+        yield self.outboxes.part()
+        if self.keys is not None:
+            yield self.keys.part()
+        if self._is_arranging:
+            yield self.arranger.part()
+
+    def current_epoch(self) -> Epoch:
+        return self.epoch
 
     @property
     def epoch(self) -> Epoch:

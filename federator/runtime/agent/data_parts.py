@@ -1,37 +1,43 @@
 """Makes the parts that carry publications: policies, data path, shared groups, retained values."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from federator.config.brokers import Transport
+from mqtt5 import PublishPacket, TopicFilter
+
 from federator.config.settings import Settings
 from federator.config.topics import RulesSettings
 from federator.protocol.custody.followed import HELD_BYTES_MAX
-from federator.protocol.data.stamps import StampBook, Stamps
-from federator.protocol.data_plane import DataPlane
+from federator.protocol.data.plane import DataPlane, Features, Limits
+from federator.protocol.data.transports import Transports
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import LocalFiltersChanged
 from federator.protocol.filters import FilterTrie
 from federator.protocol.filters.renames import Renames
 from federator.protocol.forwarding.forwarding import Forwarder
+from federator.protocol.leaves.handover import Turn
+from federator.protocol.leaves.stamps import StampBook, Stamps
+from federator.protocol.messages.control import RepairRequest
 from federator.protocol.messages.topics import data_topic
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import Denied, EdgeRules
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
-from federator.protocol.types import BrokerId
 from federator.runtime.agent.control_parts import ControlParts
+from federator.runtime.agent.transports import Needs, transports_of
 from federator.runtime.custody.gateway_marks import GatewayMarks
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.cover_subscriber import CoverSubscriber, SessionFilters
 from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.data.renaming import Renaming
+from federator.runtime.leaves.role import Role
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, MqttLink
-from federator.runtime.process.clocks import both_clocks
+from federator.runtime.mqtt.parts import Part
+from federator.runtime.process.clocks import beat, both_clocks
 from federator.runtime.process.spare_time import SpareTime
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.file import ShareFile
@@ -40,9 +46,9 @@ from federator.runtime.storage.state_dir import StateDir
 from federator.runtime.telemetry.traces import TraceService
 
 if TYPE_CHECKING:
-    from federator.runtime.datagrams.service import DatagramService
-    from federator.runtime.direct.service import DirectLinks
     from federator.runtime.opentelemetry.reporter import SpanReporter
+
+TEND_S = 1.0
 
 HELD_SHARE = 4
 """Held frames released all at once may take one part in so many of the queue to our broker."""
@@ -65,6 +71,8 @@ class DataParts:
     control: ControlParts
     frame_events: FrameEventBuffer | None
     stamp_book: StampBook
+    role: Role
+    turn: Turn | None  # while the broker changes its role
 
     def __post_init__(self) -> None:
         settings, control = self.settings, self.control
@@ -73,7 +81,13 @@ class DataParts:
         self.link_policies = LinkPolicies(*settings.link_rules())
         renames = self.policy.renames
         topic = data_topic(settings.federation)
-        self.stamps = Stamps(settings.broker_id, self.stamp_book, is_port=not settings.minds_broker)
+        self.stamps = Stamps(
+            settings.broker_id,
+            self.stamp_book,
+            is_port=not settings.minds_broker,
+            again=self.role.again,
+            turn=self.turn,
+        )
         for stamp in self.stores.load_stamps():
             self.stamp_book.note(stamp)
         self.renaming = Renaming(renames, topic) if renames else None
@@ -83,6 +97,8 @@ class DataParts:
             allows_export=self.policy.allows_export,
             here=renames.filter_inward if renames else None,
         )
+        if self.role.on_wanted is not None:
+            self.forwarder.report_wanted(self.role.on_wanted)
         self.marks = GatewayMarks(
             settings.federation,
             control.link,
@@ -95,12 +111,47 @@ class DataParts:
         )
         self._wanted = FilterTrie()  # of our ordinary subscribers; ``sharing`` maintains it
         self.retained = self._retained() if settings.retained.enabled else None
-        self.direct = self._direct() if settings.uses("direct") else None
-        self.tracing = self._tracing()
-        self.datagrams = self._datagrams() if settings.uses("udp-fec") else None
+        self.transports = Transports(settings.transport_to)
         self.spans = self._spans() if settings.opentelemetry.reports else None
         self.path = self._data_path()
+        self.tracing = self._tracing()
+        self.path.report_traces(self.tracing)
+        self.transports.all += transports_of(self._transport_needs())
         self.sharing = self._sharing()
+
+    def parts(self) -> Iterator[Part]:
+        """These leave in their order, the data path last."""
+        path, marker = self.path, self.path.marker_topic
+        yield self.loops.part()
+        yield Part(
+            subscriptions=[TopicFilter(marker)],
+            topics={marker: self._on_marker},
+            messages={RepairRequest: path.on_request},
+            tasks={"custody": self._tend},
+            leave=path.flush,
+        )
+        yield self.tracing.part()
+        for transport in self.transports.all:
+            tasks = {transport.section: transport.run}
+            yield Part(messages=transport.messages, tasks=tasks, leave=transport.leave)
+        yield Part(leave=path.leave)
+        if self.retained is not None:
+            yield self.retained.part()
+        if self.spans is not None:
+            yield self.spans.part()
+
+    def _on_marker(self, packet: PublishPacket) -> None:
+        """Take an earlier process's marker. Once started, unsubscribe: we need none of our own."""
+        if self.path.started:
+            self.control.link.unsubscribe([packet.topic])
+        else:
+            self.path.on_marker(packet.payload)
+
+    async def _tend(self) -> None:
+        while True:
+            await beat(TEND_S)
+            self.path.tend()
+            self.follow_routes()
 
     def enter(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
         """Rename publications and give them to the data path."""
@@ -111,8 +162,8 @@ class DataParts:
 
     def follow_link_rules(self, settings: Settings) -> None:
         """Apply the link rules of ``settings``."""
-        self.path.flush()  # what arrived before leaves under the old rules
-        if self.link_policies.follow(*settings.link_rules()) and self.retained is not None:
+        changed = self.path.follow_link_rules(*settings.link_rules())
+        if changed and self.retained is not None:
             self.retained.on_rules()
 
     def follow_routes(self) -> None:
@@ -125,25 +176,28 @@ class DataParts:
         subscribed = self._data_link.subscribed and not self.cover.waits
         return subscribed and self.forwarder.wants(filter_)
 
-    @property
     def retained_links(self) -> list[MqttLink]:
         """The connection that scans the broker's retained messages, if there is one."""
         return [] if self.retained is None else [self.retained.scanner.link]
 
-    def transport_to(self, neighbour: BrokerId) -> Transport:
-        """How frames reach a neighbour now; the configured transport may not be up."""
-        if self.direct is not None and self.direct.link_to(neighbour) is not None:
-            return "direct"
-        if self.datagrams is not None and neighbour in self.datagrams.links():
-            return "udp-fec"
-        return "tcp"
+    def _transport_needs(self) -> Needs:
+        control, path = self.control, self.path
+        return Needs(
+            settings=self.settings,
+            trust=control.trust,
+            tasks=self.tasks,
+            epoch=control.current_epoch,
+            tell=control.traffic.tell,
+            on_frames=path.on_frames,
+            by_broker=path.by_broker,
+        )
 
     def _retained(self) -> Retained:
         settings, control = self.settings, self.control
         return Retained(
             settings=settings.retained,
             self_id=settings.broker_id,
-            epoch=lambda: control.epoch,
+            epoch=control.current_epoch,
             federation=settings.federation,
             folder=self.state.path,
             make_link=partial(control.own_broker.link, "retained", clean_start=True),
@@ -173,45 +227,9 @@ class DataParts:
             link_policies=self.link_policies,
             forwarder=self.forwarder,
             name_of=control.node.failover.name_of,
-            straight_to=lambda hop: None if self.direct is None else self.direct.link_to(hop),
-            transport_to=self.transport_to,
-            # The data path is made later: it passes on received traces.
-            send=lambda route, sends, body: self.path.trace(route, sends, body),
-        )
-
-    def _datagrams(self) -> "DatagramService":
-        from federator.runtime.datagrams.raptor import RaptorCoder  # noqa: PLC0415 - an extra
-        from federator.runtime.datagrams.service import DatagramService  # noqa: PLC0415 - as rare
-
-        control = self.control
-        assert control.trust is not None, "datagrams want keys"
-        return DatagramService(
-            settings=self.settings,
-            trust=control.trust,
-            tasks=self.tasks,
-            coder=RaptorCoder(),
-            epoch=lambda: control.epoch,
-            tell=control.traffic.tell,
-            # The data path is made later: it sends in datagrams.
-            on_frames=lambda neighbour, frames: self.path.on_frames(frames, neighbour),
-            send_by_broker=lambda neighbour, frame: self.path.outgoing.send_by_broker(
-                neighbour, frame
-            ),
-        )
-
-    def _direct(self) -> "DirectLinks":
-        from federator.runtime.direct.service import DirectLinks  # noqa: PLC0415 - as rare
-
-        control = self.control
-        return DirectLinks(
-            settings=self.settings,
-            trust=control.trust,
-            tasks=self.tasks,
-            epoch=lambda: control.epoch,
-            tell=control.traffic.tell,
-            # The data path is made later: it sends over these links.
-            on_frames=lambda by, frames: self.path.on_frames(frames, by),
-            outgoing=lambda: self.path.outgoing,
+            transports=self.transports,
+            send=self.path.trace,
+            on_home=self.path.on_echo,
         )
 
     def _spans(self) -> "SpanReporter":
@@ -240,12 +258,13 @@ class DataParts:
             recorder=recorder,
             exporter=exporter,
             forwarder=self.forwarder,
-            transport_to=self.transport_to,
+            transport_to=self.transports.used_to,
         )
 
     def _data_path(self) -> DataPath:
         settings, control = self.settings, self.control
         data = settings.data
+        self.spare_time = SpareTime()
         plane = DataPlane(
             self_id=settings.broker_id,
             epoch=control.epoch,
@@ -253,30 +272,34 @@ class DataParts:
             forwarder=self.forwarder,
             disk=self.stores,
             outlet=CustodyMessenger(control.traffic.tell),
-            seals=control.trust,
             now=both_clocks(),
-            duplicates=DuplicateLog(
-                window_bits=data.duplicate_window_bits, origins_max=data.origins_max
+            limits=Limits(
+                frame_bytes_max=data.frame_bytes_max,
+                hop_limit=data.hop_limit,
+                held_bytes_max=min(
+                    HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE
+                ),
+                flows_max=settings.steer.flows_max,
             ),
-            policies=self.link_policies,
-            to_local_names=self._to_local_names,
-            frame_bytes_max=data.frame_bytes_max,
-            hop_limit=data.hop_limit,
-            held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
-            retained=self.retained,
-            frame_events=self.frame_events if self.spans is None else self.spans.recorder,
-            datagrams=self.datagrams,
-            flows_max=settings.steer.flows_max,
-            members=settings.members,
+            features=Features(
+                link=self._data_link,
+                seals=control.trust,
+                members=settings.members,
+                duplicates=DuplicateLog(
+                    window_bits=data.duplicate_window_bits, origins_max=data.origins_max
+                ),
+                policies=self.link_policies,
+                transports=self.transports,
+                to_local_names=self._to_local_names,
+                retained=self.retained,
+                stamps=self.stamps,
+                note_arrival=self.role.note_arrival,
+                frame_events=self.frame_events if self.spans is None else self.spans.recorder,
+                on_acknowledged=self.marks.on_acknowledged,
+                has_spare_time=self.spare_time,
+            ),
         )
-        plane.delivery.link = self._data_link
-        plane.delivery.stamps = self.stamps
-        plane.traces = self.tracing
-        plane.intake.on_acknowledged = self.marks.on_acknowledged
-        plane.intake.has_spare_time = self._data_link.has_spare_time = SpareTime()
-        path = DataPath(plane, self.stores)
-        self.tracing.on_home = path.on_echo
-        return path
+        return DataPath(plane, self.stores)
 
     def _sharing(self) -> Sharing:
         settings, control = self.settings, self.control
@@ -287,7 +310,7 @@ class DataParts:
             data_link=self._data_link,
             make_link=control.own_broker.stand_in,
             announce=lambda added, removed: control.handle(LocalFiltersChanged(added, removed)),
-            announces=lambda filter_: bool(self.policy.exported_filters(filter_)),
+            announces=self.policy.exports,
             allows_export=self.policy.allows_export,
             parameters=settings.ledger(),
             file=ShareFile(self.state.path),
@@ -295,9 +318,12 @@ class DataParts:
             stand_ins_max=settings.share.stand_ins_max,
         )
 
+    def names_here(self, run: bytes) -> bytes:
+        """A run with the names that hold at our broker."""
+        return run if self.renaming is None else self.renaming.inward(run)
+
     def _to_local_names(self, run: bytes) -> bytes:
         """The run that is published on our broker when ``run`` arrives."""
-        if self.renaming is not None:
-            run = self.renaming.inward(run)
+        run = self.names_here(run)
         self.loops.note(run)
         return run

@@ -117,10 +117,7 @@ class Driver:
         control.outboxes.on_neighbour(neighbour, reached=link is not None)
         topic = control.connections.data_topic(conn)
         data.path.reach(neighbour, link, topic, takes_bundles=takes_bundles)
-        if data.datagrams is not None:
-            data.datagrams.on_neighbour(neighbour, link is not None)
-        if data.direct is not None:
-            data.direct.on_neighbour(neighbour, link is not None)
+        data.transports.on_neighbour(neighbour, link is not None)
         if link is None:
             self.services.settling.on_link_down(neighbour)
         elif control.keys is not None:

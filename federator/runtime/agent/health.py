@@ -27,6 +27,7 @@ from federator.protocol.types import BrokerId, ConnId, Epoch
 from federator.runtime.agent.home_assistant import HomeAssistantTeller
 from federator.runtime.links.neighbour_links import LINK_DOWN, LINK_UP, NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.observability.readiness import Readiness
 from federator.runtime.process.clocks import beat, wall_clock_us
 
@@ -72,6 +73,9 @@ class HealthReporter:
         self._stood = 0  # checks with the same standing
         self._logged: Word | None = None
         self._told_links: dict[ConnId, bytes] = {}
+
+    def part(self) -> Part:
+        return Part(tasks={"health": self.run}, leave=self.withdraw)
 
     async def run(self) -> None:
         """Publish changes within ``CHECK_S``, and everything every ``EVERY_S``."""

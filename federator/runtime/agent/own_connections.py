@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from mqtt5 import PublishPacket
 
 from federator.protocol.forwarding.publications import QOS_BITS
-from federator.runtime.agent.parts import Dispatch
 from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.custody.gateway_marks import GatewayMarks
 from federator.runtime.data.busy_poll import BusyPoll
@@ -22,7 +21,12 @@ from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.inbox import Inbox
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
+from federator.runtime.mqtt.parts import Dispatch
 from federator.runtime.retained.retained import Retained
+
+LINES_PER_TURN = 64
+"""Messages of the control connection, log lines mostly, that one turn of the loop takes: each may
+be a new filter, which costs the more the more filters overlap it."""
 
 SYS = "$SYS/"
 """What the broker reports of itself: log lines, mostly."""
@@ -44,6 +48,9 @@ class ControlConnection(LinkObserver):
 
     def __post_init__(self) -> None:
         self._inbox = Inbox(self._take)
+
+    def share_of_turn(self, publishes: Sequence[Inbound]) -> int:
+        return min(len(publishes), LINES_PER_TURN)
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         ours = session_present and not self.presence.doubts
@@ -103,11 +110,18 @@ class DataConnection(LinkObserver):
     marks: GatewayMarks
     presence: OwnBrokerPresence
     retained: Retained | None
+    spare_time: Callable[[], bool]
 
     def __post_init__(self) -> None:
         self._held: list[tuple[MqttLink, memoryview, list[Inbound]]] | None = None
         self._is_cut: Callable[[PublishPacket], bool] | None = None
         self._is_parted = False
+
+    def has_spare_time(self) -> bool:
+        return self.spare_time()
+
+    def share_of_turn(self, publishes: Sequence[Inbound]) -> int:
+        return self.data_path.share_of_turn(publishes)
 
     def await_cut(self, is_cut: Callable[[PublishPacket], bool]) -> None:
         """Leave clients' publications to another session of ours until the separating mark.

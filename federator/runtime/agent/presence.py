@@ -23,6 +23,7 @@ from mqtt5 import PublishPacket
 from federator.protocol.discovery.log_lines import ERROR_TOPIC
 from federator.runtime.mqtt.failures import one_id
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 
 ENDED_MAX: Final = 3
 """So many connections that end while another stands are no accident."""
@@ -101,9 +102,15 @@ class OwnBrokerPresence:
     def __post_init__(self) -> None:
         self._takeovers = TakeoverDetector([self.control.client_id, self.data.client_id])
 
+    def part(self) -> Part:
+        return Part(topics={ERROR_TOPIC: self.on_log})
+
     def on_log(self, packet: PublishPacket) -> None:
         """Note a line of the broker's log, which may report a takeover."""
         self._takeovers.on_log(packet.topic, packet.payload)
+
+    def is_up(self) -> bool:
+        return self.up
 
     def update(self) -> None:
         """Recompute the presence: one of the two connections came or went."""

@@ -1,9 +1,9 @@
 """Makes the services for gateways, operators and clients beside the data path."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
-from typing import Protocol
 
 from federator import __version__
 from federator.config.topics import RulesSettings
@@ -22,8 +22,8 @@ from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts, edge_of
 from federator.runtime.agent.health import HealthReporter
 from federator.runtime.agent.home_assistant import HomeAssistantTeller
+from federator.runtime.agent.placed_core import follow_placement
 from federator.runtime.agent.presence import OwnBrokerPresence
-from federator.runtime.agent.serving import LeafServingService
 from federator.runtime.agent.shared_broker_guard import AgentAtBroker, SharedBrokerGuard
 from federator.runtime.custody.gateway_fetches import GatewayFetches
 from federator.runtime.discovery.echo import BrokerEcho
@@ -33,8 +33,11 @@ from federator.runtime.doctor.strangers import StrangerWatch
 from federator.runtime.failover.guide_publisher import GuidePublisher
 from federator.runtime.failover.prepared_sessions import PreparedSessions
 from federator.runtime.failover.service import FailoverService
+from federator.runtime.leaves.role import OtherAgent, Role
+from federator.runtime.leaves.serving import LeafServingService
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.observability.link_view import LinkView
 from federator.runtime.observability.pages import PageService, search_page
 from federator.runtime.observability.readiness import Readiness
@@ -52,23 +55,6 @@ MESHES_COUNTED_MAX = 10_000
 """Bound of the meshes searched for those with us as core: a console asks every other second."""
 
 
-class Interests(Protocol):
-    """What a hub's broker asks of the mesh: for itself and for its leaves."""
-
-    @property
-    def asked(self) -> frozenset[str]:
-        """All filters asked for, by their names on our broker."""
-
-    def on_clients(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        """The broker's own clients want other filters."""
-
-    def own_links(self) -> list[MqttLink]:
-        """The hub's further connections to our broker."""
-
-    def call_roll(self) -> None:
-        """Ask leaves to subscribe again here, for the log."""
-
-
 @dataclass(eq=False, repr=False)
 class Services:
     """The services of one agent beside carrying publications."""
@@ -76,13 +62,12 @@ class Services:
     control: ControlParts
     data: DataParts
     end: Callable[[ConfigError], None]
+    role: Role
+    other: OtherAgent | None  # at our broker, while that changes its role
 
     def __post_init__(self) -> None:
         control, data = self.control, self.data
         self.settings = settings = data.settings
-        self.hub: Interests | None = None  # set at a hub: receives what clients want
-        # Connections of a second agent in this process, while the broker changes its role.
-        self.beside: Callable[[], list[MqttLink]] = list
         node, link = control.node, control.link
         self.guide = GuidePublisher(
             settings=settings,
@@ -100,108 +85,39 @@ class Services:
             came=self.discovery.known.on_mark,
         )
         self.failover = self._failover()
-        self.plans = Plans(
-            federation=settings.federation,
-            broker=settings.broker_id,
-            data_path=data.path,
-            words=control.words,
-            tell=control.traffic.tell,
-            edge=self._edge(),
-        )
-        self.serving = LeafServingService(
-            settings, data.state.path, node, data.path, data.stamps, control.handle
-        )
+        self.plans = self._plans()
+        self.serving = self._serving()
         self.prepared = self._prepared_sessions()
-        self.settling = SettlingService(
-            settings=settings,
-            node=node,
-            policy=data.policy,
-            has_own_members=data.sharing.has_own_members,
-            covers=data.covers,
-            tell=control.traffic.tell,
-            link=link,
-            is_gateways=control.is_gateways,
-            sign=control.words.sign,
-        )
+        self.settling = self._settling()
         self.fetches = self._fetches()
-        self.guard = SharedBrokerGuard(
-            me=AgentAtBroker(control.epoch, settings.broker_id),
-            federation=settings.federation,
-            url=settings.broker.url,
-            link=link,
-            guard=None if control.trust is None else control.trust.guard,
-            end=self.end,
-            give_way=lambda: self.presence.give_way(),
-        )
+        self.presence = self._presence()
+        self.guard = self._guard()
         self.link_loads = LinkLoads(
             links=node.links,
             connections=control.connections,
-            datagrams=data.datagrams,
-            direct=data.direct,
+            transports=data.transports,
             policies=data.link_policies,
         )
-        self.load_teller = LoadTeller(
-            settings=settings,
-            epoch=lambda: control.epoch,
-            link=link,
-            words=control.words,
-            forwarder=data.forwarder,
-            flows=data.path.intake.flows,
-            loads=self.link_loads,
-            holding=self.plans.holding,
-            wants=node.meshes.wants,
-            edge=self.plans.edge,
-            in_doubt=lambda: self.discovery.known.widened,
-            kept=KeptMeter(data.path.counters),
-        )
+        self.load_teller = self._load_teller()
         self.metrics = None if data.frame_events is None else self._metrics(data.frame_events)
-        self.presence = OwnBrokerPresence(
-            broker=settings.broker.id,
-            url=settings.broker.reached_at,
-            control=link,
-            data=control.data_link,
-            others=lambda: data.retained_links,
-            changed=self._on_presence,
-            username=settings.broker.username,
-        )
         self.strangers = StrangerWatch(
             settings.broker,
             federation=settings.federation,
             name=str(settings.broker.id),
-            is_up=lambda: self.presence.up,
+            is_up=self.presence.is_up,
         )
         self.log_watch = LogWatch(
             settings.broker,
             federation=settings.federation,
             name=str(settings.broker.id),
-            is_up=lambda: self.presence.up,
+            is_up=self.presence.is_up,
         )
-        self.ready = Readiness(
-            settings.broker,
-            presence=self.presence,
-            own_links=(link, control.data_link),
-            node=node,
-            neighbours=control.connections,
-            traffic=control.traffic,
-            blocks=(data.stores.block, self.log_watch.block),
-            hindrances=self.log_watch.hindrances,
-        )
-        self.health = HealthReporter(
-            settings,
-            links=node.links,
-            neighbours=control.connections,
-            data_link=control.data_link,
-            ready=self.ready,
-            name_of=node.failover.name_of,
-            home_assistant=HomeAssistantTeller(
-                settings, folder=data.state.path, link=link, links=node.links
-            ),
-        )
+        self.ready = self._ready()
+        self.health = self._health()
         self.links = LinkView(
             links=node.links,
             neighbours=control.connections,
-            datagrams=data.datagrams,
-            direct=data.direct,
+            transports=data.transports,
             loads=self.link_loads,
             judge=self.ready.judge,
             name_of=node.failover.name_of,
@@ -214,6 +130,142 @@ class Services:
             sharing=data.sharing,
         )
         self.pages = self._pages()
+
+    def parts(self) -> Iterator[Part]:
+        settings, control, pages = self.settings, self.control, self.pages
+        yield self.presence.part()
+        yield self.settling.part()
+        yield self.plans.part(follows=settings.steer.follow)
+        yield self.guard.part()
+        yield self.guide.part()
+        yield Part(subscriptions=[pages.subscription()], topics={pages.topic: pages.on_question})
+        yield self.fetches.part()
+        yield self.health.part()
+        yield self.link_loads.part()
+        if settings.discovery.log_topics:
+            yield self.log_watch.part()
+        if settings.security != "open" and settings.minds_broker:
+            yield self.strangers.part()
+        if settings.failover.enabled:
+            yield self.failover.part()
+            yield self.prepared.part()
+        if self.metrics is not None:
+            yield self.metrics.part()
+        if settings.steer.follow:
+            yield self.load_teller.part()
+        if settings.mesh.core == "placed":
+            planned = self.plans.priority
+            follow = partial(follow_placement, settings, planned=planned, changed=control.handle)
+            yield Part(tasks={"core placement": follow})
+
+    def _settling(self) -> SettlingService:
+        control, data, settings = self.control, self.data, self.settings
+        return SettlingService(
+            settings=settings,
+            node=control.node,
+            policy=data.policy,
+            has_own_members=data.sharing.has_own_members,
+            covers=data.covers,
+            tell=control.traffic.tell,
+            link=control.link,
+            is_gateways=control.is_gateways,
+            sign=control.words.sign,
+        )
+
+    def _presence(self) -> OwnBrokerPresence:
+        control, data, settings = self.control, self.data, self.settings
+        return OwnBrokerPresence(
+            broker=settings.broker.id,
+            url=settings.broker.reached_at,
+            control=control.link,
+            data=control.data_link,
+            others=data.retained_links,
+            changed=self._on_presence,
+            username=settings.broker.username,
+            complete=self.role.is_complete,
+            looked=self.role.on_looked,
+        )
+
+    def _guard(self) -> SharedBrokerGuard:
+        control, settings = self.control, self.settings
+        return SharedBrokerGuard(
+            me=AgentAtBroker(control.epoch, settings.broker_id),
+            federation=settings.federation,
+            url=settings.broker.url,
+            link=control.link,
+            guard=None if control.trust is None else control.trust.guard,
+            end=self.end,
+            give_way=self.presence.give_way,
+        )
+
+    def _load_teller(self) -> LoadTeller:
+        control, data, settings = self.control, self.data, self.settings
+        return LoadTeller(
+            settings=settings,
+            epoch=control.current_epoch,
+            link=control.link,
+            words=control.words,
+            forwarder=data.forwarder,
+            flows=data.path.flows,
+            loads=self.link_loads,
+            holding=self.plans.holding,
+            wants=control.node.meshes.wants,
+            edge=self.plans.edge,
+            in_doubt=lambda: self.discovery.known.widened,
+            kept=KeptMeter(data.path.counters),
+        )
+
+    def _ready(self) -> Readiness:
+        control, data, settings = self.control, self.data, self.settings
+        return Readiness(
+            settings.broker,
+            presence=self.presence,
+            own_links=(control.link, control.data_link),
+            node=control.node,
+            neighbours=control.connections,
+            traffic=control.traffic,
+            blocks=(data.stores.block, self.log_watch.block),
+            hindrances=self.log_watch.hindrances,
+        )
+
+    def _serving(self) -> LeafServingService:
+        control, data, settings = self.control, self.data, self.settings
+        return LeafServingService(
+            settings,
+            data.state.path,
+            control.node,
+            data.path,
+            data.stamps,
+            control.handle,
+            has_two_ways=self.other is not None,
+            on_roaming=self.role.on_roaming,
+        )
+
+    def _plans(self) -> Plans:
+        control, data, settings = self.control, self.data, self.settings
+        return Plans(
+            federation=settings.federation,
+            broker=settings.broker_id,
+            data_path=data.path,
+            words=control.words,
+            tell=control.traffic.tell,
+            edge=self._edge(),
+        )
+
+    def _health(self) -> HealthReporter:
+        control, settings, links = self.control, self.settings, self.control.node.links
+        return HealthReporter(
+            settings,
+            links=links,
+            neighbours=control.connections,
+            data_link=control.data_link,
+            ready=self.ready,
+            name_of=control.node.failover.name_of,
+            home_assistant=HomeAssistantTeller(
+                settings, folder=self.data.state.path, link=control.link, links=links
+            ),
+            leaves=self.role.served_leaves,
+        )
 
     def _pages(self) -> PageService:
         settings, failover = self.settings, self.control.node.failover
@@ -246,7 +298,7 @@ class Services:
             standing_reasons=condition.standing.reasons,
             run=None if control.trust is None else control.trust.guard.ours.salt.hex(),
             draining=control.node.failover.self_state.draining,
-            clients=self.failover.clients if settings.failover.enabled else None,
+            clients=self._clients(),
             core_of=sum(m.core == us for m in islice(meshes, MESHES_COUNTED_MAX)),
             filters=len(self.discovery.told),
             published=counters.publications_in,
@@ -254,6 +306,9 @@ class Services:
             dropped=counters.dropped,
             links=tuple(self.links.states()),
         )
+
+    def _clients(self) -> int | None:
+        return self.failover.clients if self.settings.failover.enabled else None
 
     def _discovery(self) -> Discovery:
         settings, control = self.settings, self.control
@@ -268,7 +323,8 @@ class Services:
             call_roll=self._call_roll,
             control_filters=lambda: control.link.wanted_filters,
             recall=control.link.recall,
-            own_links=lambda: [*self.own_links(), *self.beside()],
+            own_links=self._links_here,
+            inherit=None if self.other is None else self.other.record,
         )
 
     def _edge(self) -> EdgeFollower:
@@ -279,7 +335,7 @@ class Services:
         elif not settings.failover.enabled:
             obstacle = "it says nothing of itself: [failover] enabled"
         return EdgeFollower(
-            keep=self.data.path.plane.keep,
+            keep=self.data.path.keep,
             collect=lambda filters: control.handle(CollectsChanged(filters)),
             note=log_notice,
             asks_straight=node.topic_routing.wants,
@@ -292,8 +348,7 @@ class Services:
     def _call_roll(self) -> None:
         self.guide.call_roll()
         self.control.outboxes.call_roll()
-        if self.hub is not None:
-            self.hub.call_roll()
+        self.role.call_roll()
 
     def _failover(self) -> FailoverService:
         failover = self.settings.failover
@@ -304,7 +359,7 @@ class Services:
             discovery=self.discovery,
             counters=self.data.path.counters,
             guide=self.guide,
-            may_tell=lambda filter_: bool(self.data.policy.exported_filters(filter_)),
+            may_tell=self.data.policy.exports,
             told=lambda: self.control.node.failover.table.texts(self.settings.broker_id),
             handle=self.control.handle,
         )
@@ -313,7 +368,7 @@ class Services:
         path = self.data.path
         return PreparedSessions(
             settings=self.settings.failover,
-            endpoint=lambda: endpoint_of(self.settings.broker),
+            endpoint=partial(endpoint_of, self.settings.broker),
             connected_here=self.discovery.known.is_connected,
             filters_here=self.discovery.known.filters_of,
             connected_elsewhere=self.control.node.failover.is_connected_elsewhere,
@@ -332,7 +387,7 @@ class Services:
             sign=control.words.sign,
             signed_only=control.words.judges,
             in_federation=data.policy.exported_filters,
-            names_here=lambda run: run if data.renaming is None else data.renaming.inward(run),
+            names_here=data.names_here,
             caught_up=data.marks.caught_up,
             retrieve=data.path.retrieve,
             own_since=data.path.own_since,
@@ -351,7 +406,7 @@ class Services:
             own_links=(control.link, control.data_link),
             data_path=data.path,
             discovery=self.discovery,
-            clients=lambda: self.failover.clients if settings.failover.enabled else None,
+            clients=self._clients,
             peers=peers,
             echo=self.echo,
             capacity=self.link_loads.capacity,
@@ -385,19 +440,16 @@ class Services:
 
     def follow_edge(self, rules: RulesSettings) -> None:
         """Apply other ``rules`` at the edge between our broker and the federation."""
-        data, asked = self.data, self.discovery.told if self.hub is None else self.hub.asked
+        data, asked = self.data, self.role.asked(self.discovery.told)
         data.path.flush()  # what arrived before leaves under the old rules
         added, removed = data.policy.follow(*edge_of(rules), asked)
-        data.forwarder.follow_rules()
+        data.path.follow_rules()
         self._tell_interest(added, removed)
         data.sharing.on_rules()
         self.plans.allow(rules.placed)
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        if self.hub is None:
-            self.ask(added, removed)
-        else:
-            self.hub.on_clients(added, removed)
+        self.role.on_clients(added, removed, self.ask)
 
     def ask(self, added: Iterable[str], removed: Iterable[str]) -> None:
         """Ask the federation for ``added``, by their names here, and no longer for ``removed``."""
@@ -410,7 +462,7 @@ class Services:
             data.policy.exported_filters(doubtful) for doubtful in self.discovery.known.doubted
         )
         doubted = frozenset(chain.from_iterable(exported))
-        data.forwarder.widen(widened, doubted)
+        data.path.widen(widened, doubted)
         self.plans.doubt(widened)
         self.control.handle(LocalFiltersChanged(added, removed))
         if self.metrics is not None:
@@ -425,5 +477,9 @@ class Services:
     def own_links(self) -> list[MqttLink]:
         """Our connections to our broker besides the control connection."""
         data = self.data
-        hub = [] if self.hub is None else self.hub.own_links()
-        return [self.control.data_link, *data.sharing.stand_ins.links, *data.retained_links, *hub]
+        stand_ins = data.sharing.stand_ins.links
+        return [self.control.data_link, *stand_ins, *data.retained_links(), *self.role.own_links()]
+
+    def _links_here(self) -> list[MqttLink]:
+        """All these, and those of another agent at our broker."""
+        return [*self.own_links(), *([] if self.other is None else self.other.own_links())]

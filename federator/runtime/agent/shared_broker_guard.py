@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import structlog
-from mqtt5 import PublishPacket
+from mqtt5 import PublishPacket, QoS
 
 from federator.errors import ConfigError
 from federator.protocol.messages.control import PROOF_BYTES_MAX
@@ -33,6 +33,8 @@ from federator.protocol.trust.guard import Guard
 from federator.protocol.trust.proofs import presence_text
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
 
 NEW_MS = 10_000
@@ -125,6 +127,12 @@ class SharedBrokerGuard:
             self._since_ms = now_ms
         self._question = secrets.token_hex(DRAWN_BYTES)
         self._say()
+
+    def part(self) -> Part:
+        return Part(
+            subscriptions=[live_filter(self.topic, QoS.AT_MOST_ONCE, no_local=True)],
+            topics={self.topic: self.on_publish},
+        )
 
     def on_publish(self, packet: PublishPacket) -> None:
         """Handle the introduction of an agent at our broker."""

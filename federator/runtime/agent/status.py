@@ -21,13 +21,13 @@ from federator.protocol.forwarding.counters import DELAY_BOUNDS_US
 from federator.protocol.opentelemetry.spans import PLACES
 from federator.protocol.telemetry.agent_status import AgentStatus
 from federator.runtime.agent.agent import Agent
-from federator.runtime.agent.beside.hub_view import hub_section, leaves_section, ports_section
-from federator.runtime.agent.beside.moving import Move
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts
 from federator.runtime.agent.services import Services
 from federator.runtime.custody.stores import counts
 from federator.runtime.failover.view import controller_page
+from federator.runtime.leaves.hub_view import hub_section, leaves_section, ports_section
+from federator.runtime.leaves.moving import Move
 from federator.runtime.observability.routes_view import LISTED_MAX
 from federator.runtime.observability.topology_view import links_told, mutual_links, topology_page
 from federator.runtime.process.clocks import until_beat_s
@@ -38,8 +38,8 @@ from federator.runtime.storage import damage
 from federator.runtime.telemetry.state import rss_bytes
 
 if TYPE_CHECKING:
-    from federator.runtime.agent.beside.hub import Hub
-    from federator.runtime.agent.beside.hub_finder import HubFinder
+    from federator.runtime.leaves.hub import Hub
+    from federator.runtime.leaves.hub_finder import HubFinder
 
 LAGS_KEPT: Final = 60
 """The worst of the latest probes of the event loop counts: scrapes are rarer than probes."""
@@ -126,6 +126,7 @@ class AgentPages(AgentView):
         settings, control, beside = self._agent.settings, self._agent.control, self._beside
         data, services = self._agent.data, self._agent.services
         condition = services.ready.condition()
+        totals = {transport.section: transport.totals() for transport in data.transports.all}
         return AgentStatus(
             id=settings.broker_id,
             name=settings.broker.name,
@@ -143,8 +144,8 @@ class AgentPages(AgentView):
             connections=_connections(settings, control),
             routing=_routing(settings, control, data),
             steering=services.plans.snapshot(),
-            datagrams=None if data.datagrams is None else data.datagrams.totals(),
-            direct=None if data.direct is None else data.direct.totals(),
+            datagrams=totals.get("datagrams"),
+            direct=totals.get("direct"),
             discovery=services.discovery.snapshot(),
             rules=_rules(data),
             retained=_retained(data),
@@ -329,7 +330,7 @@ def _delays(data: DataParts) -> Section:
 
 def _flows(data: DataParts) -> Section:
     """The heaviest flows of our clients, in bit/s, and all others together."""
-    flows, rest = data.path.intake.flows.told(data.forwarder)
+    flows, rest = data.path.flows.told(data.forwarder)
     return {
         "heaviest": [
             asdict(flow)

@@ -31,6 +31,8 @@ from federator.protocol.rate_limiter import RateLimiter, WindowCounter
 from federator.protocol.trust.words import is_signed
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 
 LOOK_BACK_MS_MAX: Final = 60_000
@@ -90,6 +92,13 @@ class GatewayFetches:
         self._judged: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=4)
+
+    def part(self) -> Part:
+        return Part(
+            subscriptions=[live_filter(self.topic, no_local=True)],
+            topics={self.topic: self.on_question},
+            tasks={"gateways' fetches": self.run},
+        )
 
     def on_question(self, packet: PublishPacket) -> None:
         """Search for what a gateway's clients missed."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from federator.protocol.data.ports import KnownStamp
+from federator.protocol.custody.ports import KnownStamp
 from federator.runtime.storage import damage, durable
 
 NAME: Final = "stamps"

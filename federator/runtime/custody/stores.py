@@ -10,8 +10,7 @@ from pathlib import Path
 
 from federator.config.sections import CustodySettings
 from federator.protocol.custody.custodian import Custodian
-from federator.protocol.custody.ports import Delivered, Positions, Record
-from federator.protocol.data.ports import KnownStamp
+from federator.protocol.custody.ports import Delivered, KnownStamp, Positions, Record
 from federator.runtime.custody.delivery_journal import DeliveryJournal
 from federator.runtime.custody.log import CustodyLog
 from federator.runtime.custody.stamp_file import StampFile

@@ -1,6 +1,6 @@
 """Drives the data plane of one agent: passes it the time, and wakes it up when it is due.
 
-``protocol.data_plane`` decides. There are two timers because a batch is due within a millisecond,
+``protocol.data.plane`` decides. There are two timers because a batch is due within a millisecond,
 again and again, and custody hardly ever.
 
 Source: docs/ARCHITECTURE.md.
@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from federator.protocol.data.ports import FrameLink, Inbound
-from federator.protocol.data_plane import DataPlane
+from federator.protocol.data.plane import DataPlane
+from federator.protocol.data.ports import FrameLink
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.forwarding import Sends, TopicRoute
 from federator.protocol.forwarding.frames import Frame
+from federator.protocol.forwarding.publications import Inbound
 from federator.protocol.messages.control import RepairRequest, TraceEcho
+from federator.protocol.policy.rules import LinkRules
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Millis, Now
 from federator.runtime.custody.stores import CustodyStores
@@ -47,18 +49,20 @@ class DataPath:
 
     def __post_init__(self) -> None:
         plane = self.plane
-        self.forwarder = plane.forwarder
-        self.intake = plane.intake
-        self.outgoing = plane.outgoing
-        self.custody = plane.custody
-        self.counters = plane.counters
+        self.forwarder, self.counters, self.flows = plane.forwarder, plane.counters, plane.flows
+        self.custody, self.delivery = plane.custody, plane.delivery
+        self.by_broker = plane.outgoing.by_broker
         self.delays = plane.delivery.delays
         self.data_topic = plane.data_topic  # where frames come in
         self.marker_topic = plane.delivery.marker_topic  # where our broker retains custody's marker
+        # These need neither the time nor a timer.
         self.renew_epoch, self.share = plane.renew_epoch, plane.share
-        # Needs neither the time nor a timer.
+        self.report_torn, self.report_traces = plane.report_torn, plane.report_traces
+        self.keep, self.widen, self.follow_rules = plane.keep, plane.widen, plane.follow_rules
+        self.share_of_turn = plane.share_of_turn
         self.acknowledge, self.on_data_up = plane.intake.acknowledge, plane.intake.on_local_up
         self.on_marker = plane.custody.destination.on_marker
+        self._intake = plane.intake
         self._intake_timer = DeadlineTimer(self._on_time)
         self._gap_timer: FineTimer | None = None  # made in the first rush
         self._custody_timer = DeadlineTimer(self._on_time)
@@ -70,10 +74,10 @@ class DataPath:
 
     def _arm(self) -> None:
         """Set the timers. Runs after every read, so it calls nothing unnecessary."""
-        intake_ms, custody_ms = self.intake.due_ms, self.custody.due_ms
+        intake_ms, custody_ms = self._intake.due_ms, self.custody.due_ms
         if (moves_ms := self.plane.moves.due_ms) is not None:
             intake_ms = earliest(intake_ms, moves_ms)
-        if self.intake.gathers:
+        if self._intake.gathers:
             if self._gap_timer is None:
                 from federator.runtime.process.fine_timer import FineTimer  # noqa: PLC0415 - ctypes
 
@@ -104,8 +108,7 @@ class DataPath:
 
         ``topic`` replaces the usual topic for frames.
         """
-        self.outgoing.publish_on(neighbour, topic)
-        self.plane.reach(neighbour, link, self._now(), takes_bundles=takes_bundles)
+        self.plane.reach(neighbour, link, self._now(), topic, takes_bundles=takes_bundles)
         self._arm()
 
     def set_route(self, filter: str, route: FilterRoute | None, *, lost: bool = False) -> None:
@@ -117,6 +120,11 @@ class DataPath:
         """Send frames for these brokers to these next hops; see ``SetDestination``."""
         self.plane.set_destinations(next_hops, self._now())
         self._arm()
+
+    def follow_link_rules(self, rules: Mapping[BrokerId, LinkRules], others: LinkRules) -> bool:
+        """As ``DataPlane``; what arrived before leaves under the old rules."""
+        self.flush()
+        return self.plane.follow_link_rules(rules, others)
 
     def resume(self) -> None:
         """Owe what earlier processes subscribed."""
@@ -163,17 +171,22 @@ class DataPath:
 
     # Called for our broker
 
+    @property
+    def started(self) -> bool:
+        """Whether it is known what earlier processes delivered: no marker is expected any more."""
+        return self.custody.destination.started
+
     def on_local_up(self) -> None:
         """Our broker is up: its connections stand, and it sent the marker, if it has one."""
         self.custody.destination.on_local_up(self._now().ms)
 
     def on_data_down(self) -> None:
-        self.intake.on_local_down(self._now())
+        self._intake.on_local_down(self._now())
         self._arm()
 
     def flush(self) -> None:
         """Send publications that wait for more to come."""
-        self.intake.flush(self._now())
+        self._intake.flush(self._now())
         self._arm()
 
     # Data

@@ -12,9 +12,9 @@ Source: docs/udp-fec.md.
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -22,6 +22,7 @@ from federator.config.brokers import Address
 from federator.config.settings import Settings
 from federator.config.transports import split_endpoint, told_endpoint
 from federator.errors import DecodeError
+from federator.protocol.data.by_broker import ByBroker
 from federator.protocol.datagrams.link import DatagramLink
 from federator.protocol.datagrams.protection import Coder
 from federator.protocol.datagrams.sender import Outcome
@@ -75,20 +76,27 @@ class _Peer:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DatagramService:
-    """All links over datagrams of one agent.
+    """All links over datagrams of one agent: a ``Transport``.
 
     Raises:
         ConfigError: The port is not available.
+
+    Args:
+        tell: Sends a control message to a neighbour, if there is a way.
+        on_frames: Handles a neighbour's frames.
+        by_broker: Sends by the brokers what datagrams did not deliver.
     """
+
+    name, section = "udp-fec", "datagrams"
 
     settings: Settings
     trust: Trust
     tasks: asyncio.TaskGroup
     coder: Coder
     epoch: Callable[[], Epoch]
-    tell: Callable[[BrokerId, DatagramOffer], None]  # if there is a way
-    on_frames: Callable[[BrokerId, Sequence[bytes]], None]  # handles a neighbour's frames
-    send_by_broker: Callable[[BrokerId, bytes], None]  # for frames that datagrams did not deliver
+    tell: Callable[[BrokerId, DatagramOffer], None]
+    on_frames: Callable[[Sequence[bytes], BrokerId], None]
+    by_broker: ByBroker
 
     def __post_init__(self) -> None:
         self.counters = DatagramCounters()
@@ -127,8 +135,6 @@ class DatagramService:
 
     def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
         """Use datagrams to a neighbour only while the link by the brokers is up."""
-        if up and self.settings.transport_to(neighbour) != "udp-fec":
-            return
         if up:
             self._peers.setdefault(neighbour, _Peer())
             self._offer(neighbour)
@@ -202,17 +208,24 @@ class DatagramService:
 
     # -- frames -----------------------------------------------------------------------------------
 
-    def send(self, neighbour: BrokerId, parts: Sequence[bytes | memoryview]) -> bool:
-        """Send a frame in datagrams; ``False`` when it must go by the broker."""
+    def send(
+        self,
+        neighbour: BrokerId,
+        content: Sequence[bytes | memoryview],
+        size: int,
+        *,
+        urgent: bool,
+    ) -> int | None:
+        """As ``Carrier.send``; what is urgent goes by the broker."""
         peer = self._peers.get(neighbour)
-        if peer is None or peer.link is None or not peer.link.usable:
-            return False
-        datagrams = peer.link.offer(b"".join(parts), now_ms=monotonic_ms())
+        if urgent or peer is None or peer.link is None or not peer.link.usable:
+            return None
+        datagrams = peer.link.offer(b"".join(content), now_ms=monotonic_ms())
         if datagrams is None:
-            return False
+            return None
         self._send(neighbour, peer, datagrams)
         self._timer.set_sooner(peer.link.next_deadline_ms())
-        return True
+        return size
 
     def _send(self, neighbour: BrokerId, peer: _Peer, datagrams: Sequence[bytes]) -> None:
         if peer.address is None:
@@ -233,7 +246,7 @@ class DatagramService:
     def _by_broker(self, neighbour: BrokerId, frames: Sequence[bytes]) -> None:
         for frame in frames:
             self.counters.by_broker += 1
-            self.send_by_broker(neighbour, frame)
+            self.by_broker.resend(neighbour, frame)
 
     # -- the socket -------------------------------------------------------------------------------
 
@@ -268,7 +281,7 @@ class DatagramService:
         if heard.given_back:
             self._by_broker(neighbour, heard.given_back)
         if heard.frames:
-            self.on_frames(neighbour, heard.frames)
+            self.on_frames(heard.frames, neighbour)
         link = peer.link
         if link is not None and link.usable != peer.told:
             peer.told = link.usable
@@ -291,6 +304,16 @@ class DatagramService:
             self._timer.set_sooner(min(times))
 
     # -- reports ----------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> Mapping[type, Callable[[Any], None]]:
+        return {DatagramOffer: self.on_offer}
+
+    def carries(self, neighbour: BrokerId) -> bool:
+        return neighbour in self.links()
+
+    def queue_to(self, neighbour: BrokerId) -> None:
+        """Nothing waits here: what has no room goes by the broker."""
 
     def totals(self) -> dict[str, object]:
         """For ``/status``: the socket."""

@@ -22,13 +22,13 @@ from typing import Final
 from mqtt5 import ConnAckPacket, PingRespPacket, PublishPacket
 
 from federator.errors import ConfigError, DecodeError, LinkError
-from federator.protocol.data.outgoing import URGENT_TOPIC
 from federator.protocol.trust.guard import Guard
 from federator.protocol.trust.sealed_connection import DRAWN_BYTES, SealedConnection, welcome
 from federator.protocol.types import BrokerId
 from federator.runtime.direct.wire import (
     CONFIRM_TOPIC,
     CONFIRMATION,
+    URGENT_TOPIC,
     Greeting,
     read_greeting,
     read_packets,
@@ -81,7 +81,7 @@ class DirectPort:
         self,
         listen: str,
         path: Path | None,
-        on_frames: Callable[[BrokerId, Sequence[bytes]], None],
+        on_frames: Callable[[Sequence[bytes], BrokerId], None],
         guard: Guard | None = None,
         on_refused: Callable[[DecodeError], None] = lambda _: None,
     ) -> None:
@@ -268,7 +268,7 @@ class _Caller:
         self._came_urgent += urgent
         self._came += len(frames) - urgent
         self._port.frames += len(frames)
-        self._port.on_frames(neighbour, frames)
+        self._port.on_frames(frames, neighbour)
         if self._came + self._came_urgent - self._confirmed >= CONFIRM_FRAMES:
             self._confirm()
         elif self._timer is None:

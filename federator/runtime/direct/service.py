@@ -14,10 +14,10 @@ Source: docs/direct.md.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -25,8 +25,9 @@ from federator.config.brokers import Address
 from federator.config.settings import Settings
 from federator.config.transports import split_endpoint, told_endpoint
 from federator.errors import DecodeError
-from federator.protocol.data.outgoing import Outgoing
-from federator.protocol.data.unconfirmed import SILENCE_MS, Unconfirmed
+from federator.protocol.data.by_broker import ByBroker
+from federator.protocol.direct.unconfirmed import SILENCE_MS, Unconfirmed
+from federator.protocol.forwarding.publications import publish_pieces, topic_field
 from federator.protocol.messages.control import TOKEN_BYTES, DirectOffer
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.trust.sealed_connection import (
@@ -38,7 +39,12 @@ from federator.protocol.trust.sealed_connection import (
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.direct.endpoint import DirectEndpoint
 from federator.runtime.direct.port import DirectPort
-from federator.runtime.direct.wire import CONFIRM_TOPIC, CONFIRMATION
+from federator.runtime.direct.wire import (
+    CONFIRM_TOPIC,
+    CONFIRMATION,
+    DIRECT_TOPIC,
+    URGENT_TOPIC,
+)
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.trust.guarding import Trust
@@ -52,8 +58,13 @@ DIAL_GAP_MS: Final = 1_000
 REST_MS: Final = 5_000
 """Before a connection that went silent is retried."""
 
+FRAME_BYTES_MAX: Final = 15 * 1024 * 1024
+"""Longer frames go through the broker, which announces its limit."""
+
 COMPLAINT_GAP_MS: Final = Millis(600_000)
 COMPLAINTS_MAX: Final = 256
+
+_DIRECT_FIELD, _URGENT_FIELD = topic_field(DIRECT_TOPIC), topic_field(URGENT_TOPIC)
 
 _log = structlog.get_logger()
 
@@ -85,7 +96,7 @@ class DirectCounters:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DirectLinks:
-    """All direct links of one agent to neighbours' agents.
+    """All direct links of one agent to neighbours' agents: a ``Transport``.
 
     Raises:
         ConfigError: The port, or the folder for sockets, is not available.
@@ -94,15 +105,18 @@ class DirectLinks:
         trust: Seals messages; ``None`` in an open federation.
         tell: Sends a control message to a neighbour, if there is a way.
         on_frames: Handles a neighbour's frames.
+        by_broker: Sends by the brokers what was not confirmed.
     """
+
+    name = section = "direct"
 
     settings: Settings
     trust: Trust | None
     tasks: asyncio.TaskGroup
     epoch: Callable[[], Epoch]
     tell: Callable[[BrokerId, DirectOffer], None]
-    on_frames: Callable[[BrokerId, Sequence[bytes]], None]
-    outgoing: Callable[[], Outgoing]
+    on_frames: Callable[[Sequence[bytes], BrokerId], None]
+    by_broker: ByBroker
 
     def __post_init__(self) -> None:
         self._peers: dict[BrokerId, _Peer] = {}
@@ -153,8 +167,6 @@ class DirectLinks:
 
     def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
         """Use a direct link to a neighbour only while the link by the brokers is up."""
-        if up and self.settings.transport_to(neighbour) != "direct":
-            return
         if up:
             if neighbour not in self._peers:
                 token = secrets.token_bytes(TOKEN_BYTES)
@@ -238,6 +250,35 @@ class DirectLinks:
 
     # -- frames -----------------------------------------------------------------------------------
 
+    def send(
+        self,
+        neighbour: BrokerId,
+        content: Sequence[bytes | memoryview],
+        size: int,
+        *,
+        urgent: bool,
+    ) -> int | None:
+        """As ``Carrier.send``: 0 while the neighbour confirms too little."""
+        peer = self._peers.get(neighbour)
+        if peer is None or peer.sent is None or peer.link is None or size > FRAME_BYTES_MAX:
+            return None
+        sent, whole = peer.sent, b"".join(content)
+        if not sent.has_room:
+            return 0
+        sealed: bytes | None = whole
+        if sent.line is not None:
+            sealed = sent.line.seal(URGENT_TOPIC if urgent else DIRECT_TOPIC, whole)
+        if sealed is None:
+            return None
+        field = _URGENT_FIELD if urgent else _DIRECT_FIELD
+        packet = publish_pieces(field, (sealed,), len(sealed))
+        if not peer.link.write_packets(packet, 1, urgent=urgent):
+            # It refuses nothing unless it is broken, which is reported later in this turn.
+            self._go_by_broker(neighbour, peer, "the connection broke")
+            return None
+        sent.add(whole, urgent=urgent)
+        return len(sealed)
+
     def on_up(self, neighbour: BrokerId, peer: _Peer, link: MqttLink) -> None:
         """The port accepted us; with keys it must prove that it is the neighbour's agent."""
         if peer.link is not link or self._peers.get(neighbour) is not peer:
@@ -260,7 +301,6 @@ class DirectLinks:
         """Send frames for ``neighbour`` directly from now on."""
         peer.sent = Unconfirmed(self.settings.links.send_queue_bytes_max, line)
         peer.confirmed, peer.waits_since_ms = 0, monotonic_ms()
-        self.outgoing().go_direct(neighbour, link, peer.sent)
         _log.info("direct.used", neighbour=neighbour, address=link.endpoint.place)
 
     def on_down(self, neighbour: BrokerId, peer: _Peer, link: MqttLink, reason: str) -> None:
@@ -272,8 +312,12 @@ class DirectLinks:
     def _go_by_broker(self, neighbour: BrokerId, peer: _Peer, reason: str) -> None:
         if peer.sent is None:
             return
-        peer.sent = None
-        again = self.outgoing().go_by_broker(neighbour)
+        frames, peer.sent = peer.sent.take_back(), None
+        if self.by_broker.queue_to(neighbour) is None:
+            frames = []  # there is no way: custody's are asked for again
+        for frame in frames:
+            self.by_broker.resend(neighbour, frame)
+        again = len(frames)
         self._counters.by_broker += again
         _log.info("direct.left", neighbour=neighbour, reason=reason, again=again)
 
@@ -324,10 +368,19 @@ class DirectLinks:
 
     # -- reports ----------------------------------------------------------------------------------
 
+    @property
+    def messages(self) -> Mapping[type, Callable[[Any], None]]:
+        return {DirectOffer: self.on_offer}
+
+    def carries(self, neighbour: BrokerId) -> bool:
+        return self.link_to(neighbour) is not None
+
     def link_to(self, neighbour: BrokerId) -> MqttLink | None:
         """The connection for direct frames to a neighbour; ``None`` while there is none."""
         peer = self._peers.get(neighbour)
         return None if peer is None or peer.sent is None else peer.link
+
+    queue_to = link_to
 
     def bytes_to(self, neighbour: BrokerId) -> int:
         """Bytes that a neighbour's agent received from us over its present connections."""

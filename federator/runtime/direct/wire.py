@@ -10,12 +10,17 @@ import struct
 from typing import Final, NamedTuple
 
 from federator.errors import LinkError
-from federator.protocol.data.outgoing import DIRECT_TOPIC, URGENT_TOPIC
+from federator.protocol.forwarding.publications import topic_field
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
 from federator.runtime.mqtt.wire import PINGREQ, packet_length
 
 CONFIRMATION: Final = struct.Struct(">QQ")
 """Received frames, and received urgent ones, since the connection began."""
+
+DIRECT_TOPIC, URGENT_TOPIC = "d", "u"
+"""What a PUBLISH to a neighbour's agent has in place of a topic: the sort of its frame. Each
+connection counts frames by sort.
+"""
 
 CONFIRM_TOPIC: Final = "t"
 """The topic of confirmations; and of a connection's first packet each way, if frames are sealed."""
@@ -26,8 +31,7 @@ _FLAGS: Final = 0x42
 """A password and a clean start: no user name, no Will."""
 
 _HEADS: Final = {
-    b"\x00\x01" + topic.encode() + b"\x00": topic
-    for topic in (DIRECT_TOPIC, URGENT_TOPIC, CONFIRM_TOPIC)
+    topic_field(topic) + b"\x00": topic for topic in (DIRECT_TOPIC, URGENT_TOPIC, CONFIRM_TOPIC)
 }
 _HEAD_BYTES: Final = 4
 

@@ -22,6 +22,8 @@ from federator.protocol.messages.topics import echo_topic
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.own_words import OwnWords
+from federator.runtime.mqtt.parts import Part
+from federator.runtime.mqtt.subscriptions import live_filter
 
 GAP_S: Final = 0.5
 """Between two marks: a loss is noticed within a second."""
@@ -42,6 +44,14 @@ class BrokerEcho:
         self._own_words = OwnWords()
         self._last_us = 0
         self._round_trip_us: int | None = None
+
+    def part(self, *, publishes: bool) -> Part:
+        # At the QoS of the log: in order with its lines, and counted like them.
+        return Part(
+            subscriptions=[live_filter(self.topic)],
+            topics={self.topic: self.on_echo},
+            tasks={"marks": self.run} if publishes else {},
+        )
 
     async def run(self) -> None:
         while True:

@@ -26,6 +26,7 @@ from federator.protocol.effects import Notice
 from federator.protocol.messages.topics import probe_topic, registrations_topic
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import (
     DeadlineTimer,
@@ -70,6 +71,7 @@ class Discovery:
         call_roll: Asks gateways and our other programs at our broker to subscribe again.
         own_links: Our other connections to this broker. Both are called whenever the control
             connection comes up: we may have missed log lines about them.
+        inherit: The knowledge of another agent at this broker, if we have none yet.
     """
 
     settings: DiscoverySettings
@@ -83,6 +85,7 @@ class Discovery:
     control_filters: Callable[[], Iterable[str]] = tuple
     recall: Callable[[Iterable[str]], None] = lambda filters: None
     own_links: Callable[[], Iterable[MqttLink]] = tuple
+    inherit: Callable[[], pure.DiscoveryRecord | None] | None = None
 
     def __post_init__(self) -> None:
         settings, share = self.settings, self.share
@@ -108,8 +111,6 @@ class Discovery:
             ),
         )
         self.broker_version: str | None = None
-        # Supplies the knowledge of another agent at this broker, if we have none yet.
-        self.inherit: Callable[[], pure.DiscoveryRecord] | None = None
         self._probing = False
         self._link: MqttLink | None = None
         # Not reported yet, like those in _members.
@@ -152,6 +153,15 @@ class Discovery:
     def record(self) -> pure.DiscoveryRecord:
         """A record with which another agent at this broker may begin."""
         return self.known.record(now_ms=monotonic_ms())
+
+    def part(self) -> Part:
+        topics = (*pure.LOG_TOPICS, *pure.SYS_TOPICS, self.registrations_topic)
+        return Part(
+            subscriptions=self.subscriptions(),
+            topics=dict.fromkeys(topics, self.on_publish),
+            tasks={"discovery": self.run},
+            last=True,  # other parts get a log line before it changes what our clients want
+        )
 
     # Events
 
@@ -266,8 +276,8 @@ class Discovery:
     def _load(self) -> None:
         current = self._read(self._path)
         saved = current or self._read(self._outdated_path)
-        if saved is None and self.inherit is not None:
-            saved = current = self.inherit(), 0
+        if saved is None and self.inherit is not None and (record := self.inherit()):
+            saved = current = record, 0
         if saved is None:
             self._on_time()
             return

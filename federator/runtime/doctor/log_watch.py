@@ -20,6 +20,7 @@ from federator.config.brokers import BrokerAddress
 from federator.errors import LinkError
 from federator.protocol.messages.topics import doctor_topic
 from federator.runtime.doctor.log_kinds import LOG_KINDS, LOG_LINES, lines_for_log, untold
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.probe import BrokerProbe
 from federator.runtime.mqtt.secret_names import secret_name
 from federator.runtime.process.clocks import beat
@@ -68,6 +69,9 @@ class LogWatch:
         if not self._forbidden:
             return ""
         return f"broker {self.broker.reached_at}: its ACL forbids us everything: federator doctor"
+
+    def part(self) -> Part:
+        return Part(topics=dict.fromkeys(LOG_LINES, self.on_line), tasks={"log": self.run})
 
     async def run(self) -> None:
         """Check whenever our broker is up, until cancelled."""

@@ -19,6 +19,7 @@ import structlog
 from federator.config.brokers import BrokerAddress
 from federator.errors import LinkError
 from federator.protocol.messages.topics import DOCTORS_WORD, all_topics, nobodys_topic
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.probe import BrokerProbe, RefusedError, is_taken, plain
 from federator.runtime.mqtt.secret_names import secret_name
 
@@ -67,6 +68,9 @@ class StrangerWatch:
     name: str
     is_up: Callable[[], bool]
     speakers: Speakers | None = field(default=None, init=False)  # the last result, if there is one
+
+    def part(self) -> Part:
+        return Part(tasks={"strangers": self.run})
 
     async def run(self) -> None:
         """Try again and again, until cancelled."""

@@ -23,6 +23,8 @@ from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.trust.words import NOBODY, Wanted
 from federator.protocol.types import Epoch, Millis
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.trust.guarding import Trust
 
@@ -78,6 +80,14 @@ class GuidePublisher:
         """Publish the guide again now and then: a client may have replaced it by an old one."""
         if monotonic_ms() - self._written_ms >= REFRESH_MS:
             self.publish()
+
+    def part(self) -> Part:
+        topics = (self.sessions_topic, self.drain_topic)
+        return Part(
+            subscriptions=[live_filter(topic, no_local=True) for topic in topics],
+            topics=dict.fromkeys(topics, self.on_publish),
+            leave=self.withdraw,
+        )
 
     def withdraw(self) -> None:
         """Publish, on an orderly exit, what the Will would."""

@@ -17,6 +17,7 @@ from federator.protocol.messages.session_records import FlowRow
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.session_packets import end_session, prepare_session
 from federator.runtime.process.clocks import beat, monotonic_ms, wall_clock_us
 
@@ -76,6 +77,9 @@ class PreparedSessions:
         work = self._work.pop(broker, None)
         if work is not None:
             work.cancel()
+
+    def part(self) -> Part:
+        return Part(tasks={"prepared sessions": self.run})
 
     async def run(self) -> None:
         """Tend waiting sessions until cancelled."""

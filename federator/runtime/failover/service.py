@@ -22,6 +22,7 @@ from federator.protocol.messages.gateways import ReportedSession
 from federator.protocol.messages.session_records import BrokerRecord, encode_record
 from federator.runtime.discovery.service import Discovery
 from federator.runtime.failover.guide_publisher import GuidePublisher
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.process.clocks import DutyCycle, beat, monotonic_ms
 from federator.runtime.storage.durable import write_whole
 
@@ -57,6 +58,9 @@ class FailoverService:
         self._walking = DutyCycle()
         self._walk_again_s = 0.0
         self._status: BrokerRecord | None = None
+
+    def part(self) -> Part:
+        return Part(tasks={"failover": self.run})
 
     async def run(self) -> None:
         while True:

@@ -157,11 +157,19 @@ class NeighbourLinks:
 
     def __post_init__(self) -> None:
         self.all: list[NeighbourLink] = []
-        self.hear: Callable[[NeighbourLink, MqttLink, Sequence[Inbound]], None] = _drop
-        self.mark: Callable[[NeighbourLink], None] = lambda neighbour: None
+        self._on_fetched: Callable[[NeighbourLink, MqttLink, Sequence[Inbound]], None] = _drop
+        self._mark: Callable[[NeighbourLink], None] = lambda neighbour: None
         self._by_conn: dict[ConnId, NeighbourLink] = {}
         self._by_link: dict[MqttLink, NeighbourLink] = {}
         self._last_conn = 0
+
+    def fetch(self, hear: Callable[["NeighbourLink", MqttLink, Sequence[Inbound]], None]) -> None:
+        """Give ``hear`` what comes from our outboxes on neighbours' brokers."""
+        self._on_fetched = hear
+
+    def keep(self, mark: Callable[["NeighbourLink"], None]) -> None:
+        """Have ``mark`` publish marks in the outboxes on our own broker."""
+        self._mark = mark
 
     def start(self) -> None:
         """Dial the configured neighbours."""
@@ -292,7 +300,7 @@ class NeighbourLinks:
         else:
             keep = partial(OutboxLink, window_bytes=links.outbox_bytes_max)
             neighbour.data = data = make_link("data", None, keep)
-            data.mark = lambda: self.mark(neighbour)
+            data.mark = lambda: self._mark(neighbour)
         if neighbour.takes_outbox:
             self._take_outbox(neighbour)
         self._by_link |= dict.fromkeys(neighbour.links, neighbour)
@@ -395,7 +403,7 @@ class NeighbourLinks:
         return any(neighbour.takes_outbox and neighbour.control.behind for neighbour in self.all)
 
     def _hear(self, neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]) -> None:
-        self.hear(neighbour, link, publishes)
+        self._on_fetched(neighbour, link, publishes)
 
     def _connected(self, neighbour: NeighbourLink) -> None:
         if not neighbour.connected:

@@ -20,6 +20,7 @@ from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLink, NeighbourLinks
 from federator.runtime.links.outbox_link import OutboxLink
 from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.process.clocks import beat, monotonic_ms, wall_clock_ms
 
 MARK_S: Final = 1.0
@@ -36,7 +37,10 @@ class KeptOutboxes:
     roll: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.connections.mark = self._mark
+        self.connections.keep(self._mark)
+
+    def part(self) -> Part:
+        return Part(messages={OutboxTaken: self.on_taken}, tasks={"outboxes": self.run})
 
     async def run(self) -> None:
         """Ask the receivers from time to time for their position, until cancelled."""

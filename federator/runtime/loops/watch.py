@@ -35,6 +35,7 @@ from federator.protocol.loops.detection import (
 )
 from federator.protocol.loops.turns import Turns, glances
 from federator.protocol.types import Millis
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.wire import Inbound
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
@@ -91,6 +92,13 @@ class LoopWatch:
         if self.settings.watch == "never":
             return []
         return [TopicFilter(STATE_FILTER, max_qos=QoS.AT_LEAST_ONCE)]
+
+    def part(self) -> Part:
+        return Part(
+            subscriptions=self.subscriptions(),
+            topics=dict.fromkeys((STATE_FILTER, NOTICE_TOPIC), self.on_publish),
+            leave=self.stop,
+        )
 
     def on_publish(self, packet: PublishPacket) -> None:
         """Handle our broker's reports about its bridges."""

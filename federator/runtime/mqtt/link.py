@@ -81,6 +81,18 @@ class LinkObserver(Protocol):
         """
         return
 
+    def share_of_turn(self, publishes: Sequence[Inbound]) -> int:
+        """How many of these publications one turn of the loop takes, at least one."""
+        return len(publishes)
+
+    def has_spare_time(self) -> bool:
+        """Whether processors have, so that no read waits for the next."""
+        return False
+
+    def on_refused(self, packet: bytes | bytearray) -> None:
+        """Called with each publication that the broker refused, or would, for good."""
+        return
+
 
 class MqttLink(PacketSender):
     """One client id at one broker, connected again whenever the connection is lost.
@@ -108,10 +120,7 @@ class MqttLink(PacketSender):
         taken_over: The last connection ended because another client has our client id.
         closed_by_broker: The broker closed the last connection without DISCONNECT.
         gave_way: We left the client id to another agent, and are not back.
-        observer: As given; may be replaced until ``run`` begins.
-        has_spare_time: Whether processors have, so that no read waits for the next.
-        share_of_turn: How many of these publications one turn of the loop takes, at least one.
-        on_refused: Called with each publication that the broker refused, or would, for good.
+        observer: As given; see ``observe``.
     """
 
     def __init__(
@@ -142,9 +151,6 @@ class MqttLink(PacketSender):
         self.refused_with: ConnAckReasonCode | None = None
         self.taken_over = self.closed_by_broker = self.gave_way = False
         self.observer = observer
-        self.share_of_turn: Callable[[Sequence[Inbound]], int] = len
-        self.on_refused: Callable[[bytes | bytearray], None] = lambda _packet: None
-        self.has_spare_time: Callable[[], bool] = lambda: False
         self._introduction = Introduction(
             client_id=client_id,
             username=endpoint.username,
@@ -169,6 +175,10 @@ class MqttLink(PacketSender):
             gap_ms=REFUSAL_GAP_MS, keys_max=REFUSED_TOPICS_MAX
         )
         self._log = _log.bind(client_id=self.name, broker=endpoint.place)
+
+    def observe(self, observer: LinkObserver) -> None:
+        """Replace the observer, before ``run`` begins."""
+        self.observer = observer
 
     # State
 
@@ -226,7 +236,7 @@ class MqttLink(PacketSender):
         except LinkError as error:
             failure = error
         more = len(publishes) + len(others) + len(acknowledged) == PACKETS_PER_TURN_MAX
-        share = self.share_of_turn(publishes) if len(publishes) > 1 else 1
+        share = self.observer.share_of_turn(publishes) if len(publishes) > 1 else 1
         if share < len(publishes):  # take only a share, as if no more had arrived
             more, (_, _, used) = True, publishes[share - 1]
             publishes, others, acknowledged, too_large, failure = [], [], [], [], None
@@ -258,7 +268,7 @@ class MqttLink(PacketSender):
         if failure is not None:
             raise failure
         flows = bool(publishes) and not (more or out or others or acknowledged or too_large)
-        if flows and self._pipe is not None and not self.has_spare_time():
+        if flows and self._pipe is not None and not self.observer.has_spare_time():
             self._pipe.rest_in_flood(len(publishes), len(chunk))
         return used
 
@@ -290,7 +300,7 @@ class MqttLink(PacketSender):
         super()._refused(packet, reason)
         tried_again = reason == QUOTA_EXCEEDED or isinstance(packet, TriedPacket)
         if not tried_again:
-            self.on_refused(packet)
+            self.observer.on_refused(packet)
         topic = publish_topic(packet)
         if self._refusals.allow((topic, reason), Millis(int(time.monotonic() * 1_000))):
             self._log.warning(

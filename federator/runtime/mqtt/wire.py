@@ -18,7 +18,7 @@ from federator.errors import LinkError
 from federator.protocol.forwarding import publications
 from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS
 
-Inbound = tuple[PublishPacket, int, int]
+Inbound = publications.Inbound
 """A PUBLISH and its bytes' place in the chunk: ``chunk[start:end]``."""
 
 Out = list[bytes | bytearray]

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from msgspec import UNSET
 
+from federator.protocol.data.transports import Transports
 from federator.protocol.links.links import Links
 from federator.protocol.links.standing import LinkJudge
 from federator.protocol.telemetry.agent_status import LinkStatus
@@ -18,7 +19,6 @@ from federator.runtime.steering.link_loads import LinkLoads
 
 if TYPE_CHECKING:
     from federator.runtime.datagrams.service import DatagramService
-    from federator.runtime.direct.service import DirectLinks
 
 LISTED_MAX: Final = 1_000
 """Links in one answer."""
@@ -32,8 +32,7 @@ class LinkView:
 
     links: Links
     neighbours: NeighbourLinks
-    datagrams: "DatagramService | None"
-    direct: "DirectLinks | None"
+    transports: Transports
     loads: LinkLoads
     judge: Callable[[], LinkJudge]
     name_of: Callable[[BrokerId], str]
@@ -51,6 +50,7 @@ class LinkView:
         id_ = verdict.neighbour
         state = links.neighbours.get(id_) if id_ is not None else None
         rate, capacity = self.loads.rate(id_), self.loads.capacity(id_)
+        transports = self.transports.snapshots(id_)
         return LinkStatus(
             neighbour=id_,
             name="" if id_ is None else self.name_of(id_),
@@ -67,8 +67,8 @@ class LinkView:
             capacity=None if capacity is None else round(capacity),
             load=None if rate is None or not capacity else round(rate / capacity, 4),
             heard_ms_ago=UNSET if state is None else now_ms - state.heard_at_ms,
-            datagrams=UNSET if self.datagrams is None else self.datagrams.snapshot(id_),
-            direct=UNSET if self.direct is None else self.direct.snapshot(id_),
+            datagrams=transports.get("datagrams", UNSET),
+            direct=transports.get("direct", UNSET),
         )
 
     def traffic(self) -> list[Traffic]:
@@ -108,16 +108,16 @@ class LinkView:
             traffic["capacity"] = capacity
         if state is not None and state.up and state.round_trip_ms is not None:
             traffic["rtt_s"] = state.round_trip_ms / 1_000
-        if self.direct is not None:
-            straight = self.direct.link_to(id_)
-            traffic["direct_used"] = int(straight is not None)
-            traffic["direct_bytes"] = self.direct.bytes_to(id_)
-            if straight is not None:
-                traffic["queue_bytes"] += straight.queued_bytes
+        if (queue := self.transports.queue_to(id_)) is not None:
+            traffic["queue_bytes"] += queue.queued_bytes
+        if (direct := self.transports.named("direct")) is not None:
+            traffic["direct_used"] = int(direct.carries(id_))
+            traffic["direct_bytes"] = direct.bytes_to(id_)
         return traffic | self._datagrams(id_)
 
     def _datagrams(self, id_: BrokerId) -> Traffic:
-        link = self.datagrams.links().get(id_) if self.datagrams is not None else None
+        datagrams = cast("DatagramService | None", self.transports.named("udp-fec"))
+        link = datagrams.links().get(id_) if datagrams is not None else None
         if link is None:
             return {}
         return {

@@ -16,6 +16,7 @@ from federator.protocol.forwarding.frames import KEY_BYTES, keys_in
 from federator.protocol.opentelemetry.hop_spans import FILTERS_MAX, hop_span
 from federator.protocol.opentelemetry.hops import Hop, HopRecorder
 from federator.protocol.types import BrokerId
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.process.clocks import beat
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ class SpanReporter:
     exporter: "OtlpExporter"
     forwarder: Forwarder
     transport_to: Callable[[BrokerId], str]
+
+    def part(self) -> Part:
+        return Part(tasks={"spans": self.run}, end=self.leave)
 
     async def run(self) -> None:
         while True:

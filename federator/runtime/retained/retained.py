@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from federator.config.sections import RetainedSettings
+from federator.protocol.discovery import LOG_TOPICS
 from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.keeping import Keeping
 from federator.protocol.forwarding.publications import RETAIN_BIT
@@ -40,6 +41,7 @@ from federator.protocol.retained.store import RetainedStore, Verdict
 from federator.protocol.retained.versions import HybridClock, Version
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.process.clocks import beat, monotonic_ms, wall_clock_us
 from federator.runtime.retained.answers import RetainedAnswers
 from federator.runtime.retained.broker import RetainedBroker, RetainedCounters
@@ -165,6 +167,15 @@ class Retained:
         """Load the state of the process before this one."""
         self.scanner.last_contact_s = self._file.load()
         self._clock.observe(self.store.newest(), wall_clock_us())
+
+    def part(self) -> Part:
+        scanner = self.scanner
+        return Part(
+            subscriptions=[scanner.mark_filter()],
+            topics=dict.fromkeys((*LOG_TOPICS, scanner.mark_topic), scanner.on_control),
+            messages=dict.fromkeys((RetainedRequest, RetainedLetter), self.on_message),
+            tasks={"retained connection": scanner.run, "retained values": self.run},
+        )
 
     async def run(self) -> None:
         """Compare, answer and save until cancelled."""

@@ -99,7 +99,7 @@ class _Mark:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RetainedScanner:
+class RetainedScanner(LinkObserver):
     """Reads what our broker retains, over a connection that it observes.
 
     Args:

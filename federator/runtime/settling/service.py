@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
-from mqtt5 import PublishPacket
+from mqtt5 import PublishPacket, QoS
 
 from federator.config.settings import Settings
 from federator.errors import DecodeError
@@ -26,6 +26,8 @@ from federator.protocol.settling.waves import TIMEOUT_MS, Question, Settling, St
 from federator.protocol.trust.words import is_signed
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
 COMPLAINT_GAP_MS = Millis(60_000)
@@ -59,6 +61,13 @@ class SettlingService:
         self.settling = Settling(self.settings.broker_id, self._links.epoch, self._routes, self)
         self._timer = DeadlineTimer(self._on_time)
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=2)
+
+    def part(self) -> Part:
+        return Part(
+            subscriptions=[live_filter(self.topic, QoS.AT_MOST_ONCE, no_local=True)],
+            topics={self.topic: self.on_question},
+            messages=dict.fromkeys((Wave, Echo), self.on_message),
+        )
 
     def on_question(self, packet: PublishPacket) -> None:
         """Handle a gateway's question; answer it when all is settled, or in vain."""

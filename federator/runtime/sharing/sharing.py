@@ -267,9 +267,9 @@ class Sharing:
         orphans = self._orphans.groups
         self.assignment.update(self.membership, watched=self._watched, orphans=orphans)
         self.file.save(orphans.union(self.membership.groups))
-        self.data_path.share(self.assignment.wanted)
+        shared = self if self.assignment.wanted or self._announced else None
+        self.data_path.share(self.assignment.wanted, shared)
         self.stand_ins.want(self.assignment.stand_ins)
-        self.data_path.plane.shared = self if self.assignment.wanted or self._announced else None
         self._tell_inexact()
         gone, self._gone = self._gone, []
         self.origin.on_members(gone)

@@ -5,9 +5,10 @@ Source: docs/observability.md, "How full links are".
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from federator.config.brokers import NeighbourSettings
+from federator.protocol.data.transports import Transports
 from federator.protocol.links.links import Links
 from federator.protocol.messages.steering import LINKS_MAX, LinkLoad
 from federator.protocol.policy.link_policies import LinkPolicies
@@ -15,11 +16,8 @@ from federator.protocol.steering.link_meter import LinkMeter, LinkSample
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.process.clocks import beat, monotonic_ms
-
-if TYPE_CHECKING:
-    from federator.runtime.datagrams.service import DatagramService
-    from federator.runtime.direct.service import DirectLinks
 
 SAMPLE_S: Final = 1.0
 
@@ -30,14 +28,16 @@ class LinkLoads:
 
     links: Links
     connections: NeighbourLinks
-    datagrams: "DatagramService | None"
-    direct: "DirectLinks | None"
+    transports: Transports
     policies: LinkPolicies
 
     def __post_init__(self) -> None:
         self._meter = LinkMeter()
         self._named: Sequence[NeighbourSettings] | None = None
         self._capacities: Mapping[BrokerId, int | None] = {}
+
+    def part(self) -> Part:
+        return Part(tasks={"link loads": self.run})
 
     async def run(self) -> None:
         while True:
@@ -46,15 +46,11 @@ class LinkLoads:
 
     def sample(self, now_ms: Millis) -> None:
         """Sample the bytes sent to each neighbour, and those waiting."""
-        by_datagrams = self.datagrams.bytes_to if self.datagrams is not None else lambda id: 0
         samples: dict[BrokerId, LinkSample] = {}
         for id in self.links.up:
             if (link := self._data_link(id)) is not None:
-                left = link.bytes_arrived + by_datagrams(id)
-                used = link
-                if self.direct is not None:
-                    left += self.direct.bytes_to(id)
-                    used = self.direct.link_to(id) or link
+                left = link.bytes_arrived + self.transports.bytes_to(id)
+                used = self.transports.queue_to(id) or link
                 samples[id] = LinkSample(now_ms, left, used.waiting_bytes, used.stint)
         self._meter.take(samples)
 

@@ -23,6 +23,7 @@ from federator.protocol.steering.edge_follower import EdgeFollower, KeptMeter
 from federator.protocol.steering.flow_meter import FlowMeter
 from federator.protocol.types import Epoch
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.process.clocks import beat, both_clocks, monotonic_ms, wall_clock_ms
 from federator.runtime.steering.link_loads import LinkLoads
 from federator.runtime.trust.words import SignedWords
@@ -44,6 +45,9 @@ class LoadTeller:
     edge: EdgeFollower
     in_doubt: Callable[[], bool]  # whether our clients' interest is uncertain
     kept: KeptMeter
+
+    def part(self) -> Part:
+        return Part(tasks={"loads": self.run})
 
     async def run(self) -> None:
         while True:

@@ -24,6 +24,7 @@ from federator.protocol.timers import earliest
 from federator.protocol.trust.words import Wanted, at
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.data.data_path import DataPath
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.process.clocks import DeadlineTimer, both_clocks, monotonic_ms
 from federator.runtime.process.notices import log_notice
 from federator.runtime.trust.words import SignedWords
@@ -59,15 +60,19 @@ class Plans:
             log_notice,
             self.edge.follow,
         )
-        self.data_path.plane.plans = self.follower
+        self.data_path.report_torn(self.follower)
         self._timer = DeadlineTimer(self._on_time)
         self._waiting: dict[str, Plan | None] = {}  # by steerer; None under "": the end of a plan
         self._next_ms = Millis(0)  # when the waiting plans may be applied
         self._torn = TokenBucket(TORN_PER_S)
 
-    def subscription(self) -> TopicFilter:
-        """The subscription of the control connection, with retained plans."""
-        return TopicFilter(self.topic, max_qos=QoS.AT_LEAST_ONCE, no_local=True)
+    def part(self, *, follows: bool) -> Part:
+        subscription = TopicFilter(self.topic, max_qos=QoS.AT_LEAST_ONCE, no_local=True)
+        return Part(
+            subscriptions=[subscription] if follows else [],
+            topics={self.topic: self.on_publish} if follows else {},
+            messages={TreeTorn: self.on_torn},
+        )
 
     def holding(self) -> Plan | None:
         return self.follower.plan(monotonic_ms())
@@ -83,8 +88,8 @@ class Plans:
         return {
             "steerer": None if plan is None else plan.steerer,
             "number": None if plan is None else plan.number,
-            "trees": len(self.data_path.plane.trees),
-            "torn": self.data_path.plane.trees.torn,
+            "trees": len(self.data_path.forwarder.trees),
+            "torn": self.data_path.forwarder.trees.torn,
             "refused": self.follower.refused,
             "keeps": self.edge.policy,
             "collects": sorted(self.edge.collects),

@@ -81,7 +81,7 @@ class AgentState:
     ) -> list[Row]:
         """The rows of one window, in which the event loop was ``lag_us`` late at worst."""
         rows = self._links(carried, when)
-        flows, _ = self.data_path.intake.flows.told(self.data_path.forwarder, most=FLOWS_MAX)
+        flows, _ = self.data_path.flows.told(self.data_path.forwarder, most=FLOWS_MAX)
         rows += flow_rows(flows, when)
         rows += self._control(when)
         made = self._since("announcements", self.node.announcements.own.seq)

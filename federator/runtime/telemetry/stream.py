@@ -25,6 +25,7 @@ from federator.protocol.routing.mesh_event_log import MeshEntry, MeshEventLog
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.protocol.telemetry.records import Events, Row, Wants
 from federator.protocol.telemetry.terms import Terms
+from federator.runtime.mqtt import parts
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.storage.durable import DiskTrouble
@@ -193,10 +194,18 @@ class MetricsStream:
         if self.spool.torn:
             self.events.note("spool_torn", value=self.spool.torn)
 
-    def subscriptions(self) -> list[TopicFilter]:
-        """The subscriptions of the control connection: the broker's counts, and asks."""
+    def part(self) -> parts.Part:
+        """The control connection subscribes the broker's counts, and asks."""
         counts = [TopicFilter(topic, max_qos=QoS.AT_MOST_ONCE) for topic in SYS_TOPICS]
-        return [*counts, self.replay.subscription()]
+        return parts.Part(
+            subscriptions=[*counts, self.replay.subscription()],
+            topics={
+                **dict.fromkeys(SYS_TOPICS, self.state.on_sys),
+                self.replay.topic: self.replay.on_ask,
+            },
+            tasks={"metrics stream": self.run, "metrics replay": self.replay.run},
+            end=self.leave,
+        )
 
     def on_interest(self, added: Iterable[str], removed: Iterable[str]) -> None:
         """Our clients want ``added`` from now on, and ``removed`` no longer."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from mqtt5 import PublishPacket, TopicFilter
+from mqtt5 import PublishPacket
 
-from federator.config.brokers import Transport
 from federator.config.settings import Settings
 from federator.errors import DecodeError
 from federator.protocol.bounded_cache import Recent
+from federator.protocol.data.transports import Transports
 from federator.protocol.filters import validate_topic
 from federator.protocol.forwarding.explanation import explain
 from federator.protocol.forwarding.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
@@ -32,6 +32,7 @@ from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 
@@ -59,15 +60,12 @@ class TraceService:
     link_policies: LinkPolicies
     forwarder: Forwarder
     name_of: Callable[[BrokerId], str]  # of a broker, empty without one
-    # The link for frames that bypass a neighbour's broker.
-    straight_to: Callable[[BrokerId], MqttLink | None]
-    transport_to: Callable[[BrokerId], Transport]  # how frames reach a neighbour now
+    transports: Transports
     send: Callable[[TopicRoute, Sends, bytes], int]  # a trace's body to next hops; its number
+    on_home: Callable[[TraceEcho], None]  # gets other agents' reports on traces of ours
 
     def __post_init__(self) -> None:
         self.malformed = 0  # orders that could not be read
-        # Called with other agents' reports on traces of ours.
-        self.on_home: Callable[[TraceEcho], None] = lambda heard: None
         self._self_id = self.settings.broker_id
         self.topic = topics.trace_topic(self.settings.federation)
         self._asked: Recent[tuple[Epoch, int], str] = Recent(ASKED_MAX)  # tokens
@@ -75,9 +73,13 @@ class TraceService:
         self._echoes = TokenBucket(ECHOES_PER_S)
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
-    def subscription(self) -> TopicFilter:
-        """The control connection's subscription, without retained orders: they have no sender."""
-        return live_filter(self.topic, no_local=True)
+    def part(self) -> Part:
+        return Part(
+            # Without retained orders: they have no sender.
+            subscriptions=[live_filter(self.topic, no_local=True)],
+            topics={self.topic: self.on_order},
+            messages={TraceEcho: self.on_echo},
+        )
 
     def on_order(self, packet: PublishPacket) -> None:
         """Carry out an operator's order to trace."""
@@ -158,14 +160,14 @@ class TraceService:
         queued = []
         for hop, _ in sends:
             neighbour = known_neighbours.get(hop)
-            link = self.straight_to(hop)
-            if link is None and neighbour and neighbour.conn:
-                link = self.connections.data_of(neighbour.conn)
-            queued.append((hop, 0 if link is None else link.queued_bytes))
+            queue = self.transports.queue_to(hop)
+            if queue is None and neighbour and neighbour.conn:
+                queue = self.connections.data_of(neighbour.conn)
+            queued.append((hop, 0 if queue is None else queue.queued_bytes))
         return queued
 
     def _transports(self, sends: Sends) -> list[str]:
-        return [self.transport_to(hop) for hop, _ in sends]
+        return [self.transports.used_to(hop) for hop, _ in sends]
 
     def _send(self, neighbour: BrokerId, told: TraceEcho) -> None:
         link = self.traffic.link_to(neighbour)

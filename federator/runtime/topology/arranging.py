@@ -20,6 +20,7 @@ from federator.protocol.effects import Measure
 from federator.protocol.events import Measured
 from federator.protocol.messages.places import Place
 from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.storage import damage
 from federator.runtime.trust.guarding import Trust
 
@@ -72,6 +73,9 @@ class Arranger:
     def __post_init__(self) -> None:
         self._asked: asyncio.Queue[Measure] = asyncio.Queue()  # the protocol requests one at a time
         self.measure = self._asked.put_nowait
+
+    def part(self) -> Part:
+        return Part(tasks={"topology": self.run})
 
     async def run(self) -> None:
         """Measure what is requested, one after another."""

@@ -27,6 +27,7 @@ from federator.protocol.trust.certificates import SIGNED_BYTES_MAX, Role
 from federator.protocol.trust.greetings import SALT_BYTES
 from federator.protocol.trust.guard import DATA, Guard, Manner
 from federator.protocol.types import BrokerId, ConnId
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.process.clocks import wall_clock_ms
 from federator.runtime.storage import damage
 from federator.runtime.storage.durable import write_whole
@@ -205,6 +206,9 @@ class KeyWatcher:
     trust: Trust
     neighbours: Callable[[], Iterable[ConnId]]
     send: Callable[[ConnId, Revoked], None]
+
+    def part(self) -> Part:
+        return Part(messages={Revoked: self.on_revoked}, tasks={"keys": self.run})
 
     async def run(self) -> None:
         """Follow the files until cancelled."""

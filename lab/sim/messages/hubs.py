@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from federator.protocol.data.stamps import StampBook, Stamps
 from federator.protocol.effects import Pause, Proceed
 from federator.protocol.events import HubChosen
 from federator.protocol.filters import CoverChange
-from federator.protocol.leaf_serving import LeafServing
+from federator.protocol.leaves.leaf_serving import LeafServing
+from federator.protocol.leaves.stamps import StampBook, Stamps
 from federator.protocol.leaves.switch import Asked, LeafSide, Switch, Telling
 from federator.protocol.messages.serving import Served
 from federator.protocol.types import BrokerId
@@ -196,7 +196,7 @@ class Hubs:
     def join(self, agent: Agent) -> None:
         """An agent starts: it learns what its side wants, and decides by whom leaves are served."""
         if agent.id in self._ledger.relays:
-            agent.data.forwarder.on_wanted = partial(self._wanted, agent.id)
+            agent.data.forwarder.report_wanted(partial(self._wanted, agent.id))
         if self.ports:
             self.serving[agent.id] = self._serving_of(agent)
 
@@ -353,8 +353,10 @@ class Hubs:
         )
         leaf = self.ports[id].leaf if id in self.ports else None
         chosen = partial(self._chosen, agent)
-        decides = LeafServing(agent.node, plane.custody, stamps, note, chosen, leaf=leaf)
-        decides.on_roaming = partial(self._on_roaming, hub)
+        roaming = partial(self._on_roaming, hub)
+        decides = LeafServing(
+            agent.node, plane.custody, stamps, note, chosen, leaf=leaf, on_roaming=roaming
+        )
         if hubs := world.plan.roaming.get(id, ()):
             return_after_ms = self._world.plan.return_after_ms
             decides.choose_among(hubs, world.now_of(agent), return_after_ms=return_after_ms)
@@ -372,7 +374,7 @@ class Hubs:
                 self._stamps[id].stamping = True
 
     def _tell_mesh_again(self, hub: BrokerId, run: bytes) -> None:
-        """As ``runtime.agent.beside.hub``."""
+        """As ``runtime.leaves.hub``."""
         world = self._world
         world.fired["told mesh again"] += 1
         if hub in world.agents:

@@ -8,8 +8,8 @@ broker's log. Every publication is followed from client to client by the ledger.
 import random
 from functools import partial
 
-from federator.protocol.data.ports import Seals
 from federator.protocol.effects import Effect, Pause, Proceed
+from federator.protocol.trust.guard import Seals
 from federator.protocol.types import BrokerId, Epoch
 from lab.sim.data import DataPath
 from lab.sim.disks import CustodyDisk, DiskInUse

@@ -4,12 +4,12 @@ from functools import partial
 
 import pytest
 
-from federator.protocol.data.stamps import StampBook
-from federator.protocol.data_plane import DataPlane
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.filters import CoverChange
 from federator.protocol.leaves import hub_choice
+from federator.protocol.leaves.serving import Serving
+from federator.protocol.leaves.stamps import StampBook
 from federator.protocol.leaves.switch import Switch
-from federator.protocol.routing.serving import Serving
 from federator.protocol.types import BrokerId
 from lab.sim.campaign import draw, run
 from lab.sim.plan import BrokerPlan, LinkPlan, Port, SubscriberPlan, WorldPlan

@@ -1,6 +1,6 @@
 """Federations whose agents follow plans drawn by chance, told to some and not to others."""
 
-from federator.protocol import data_plane
+from federator.protocol.data import plane
 from federator.protocol.routing.topic_routing import TopicRouting
 from lab.sim import campaign
 from lab.sim.campaign import draw
@@ -15,7 +15,7 @@ def run(strategy, seed, **more):
 
 
 def test_a_tree_that_nobody_rescues_from_is_found(monkeypatch):
-    monkeypatch.setattr(data_plane, "rescued", lambda frame, route, *others: route)
+    monkeypatch.setattr(plane, "rescued", lambda frame, route, *others: route)
 
     invariants = {
         result.violation.invariant

@@ -1,6 +1,6 @@
 """What is kept at the edge needs no custody, and what is owed survives a restart as it was."""
 
-from federator.protocol.data_plane import DataPlane
+from federator.protocol.data.plane import DataPlane, Limits
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.keeping import KeepPolicy
@@ -31,9 +31,8 @@ def plane(disk, life=1):
         forwarder=Forwarder(),
         disk=DiskInUse(disk, life, Writer()),
         outlet=Outlet(),
-        seals=None,
         now=NOW,
-        flows_max=8,
+        limits=Limits(flows_max=8),
     )
     made.set_destinations({HUB: HUB, OTHER: OTHER}, NOW)
     return made

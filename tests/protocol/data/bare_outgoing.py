@@ -1,6 +1,7 @@
 """What leaves broker 1 for broker 2, with nothing around it."""
 
 from federator.protocol.data.outgoing import Outgoing
+from federator.protocol.data.transports import Transports
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.frames import CHAIN_BYTES, KEY_BYTES, Frame
 from federator.protocol.policy.link_policies import LinkPolicies
@@ -18,7 +19,7 @@ def bare_outgoing():
         policies=LinkPolicies({}, ()),
         seals=None,
         frame_events=None,
-        datagrams=None,
+        transports=Transports(),
     )
 
 

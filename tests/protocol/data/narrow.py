@@ -86,7 +86,7 @@ class NarrowWorld:
         self.planes = {}
         for id in ids:
             made = plane_of(id, Outlet(), lambda p, id=id: take(id, p), self.now, **options)
-            made.traces = Echoes(self, id)
+            made.report_traces(Echoes(self, id))
             self.planes[id] = made
 
     @property

@@ -1,6 +1,6 @@
 """A data plane on disks in memory, whose broker tells what it is given."""
 
-from federator.protocol.data_plane import DataPlane
+from federator.protocol.data.plane import DataPlane, Features, Limits
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.publications import packets_in, topics_of
 from federator.protocol.types import Epoch, Millis
@@ -8,7 +8,7 @@ from lab.sim.data import LocalLink
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
 
 
-def plane_of(id, outlet, take, now, **options):
+def plane_of(id, outlet, take, now, *, flows_max=0, **options):
     """``take`` gets each packet that is published at its broker."""
     plane = DataPlane(
         self_id=id,
@@ -17,11 +17,10 @@ def plane_of(id, outlet, take, now, **options):
         forwarder=Forwarder(),
         disk=DiskInUse(CustodyDisk(), 1, Writer()),
         outlet=outlet,
-        seals=None,
         now=now,
-        **options,
+        limits=Limits(flows_max=flows_max),
+        features=Features(link=LocalLink(take), **options),
     )
-    plane.delivery.link = LocalLink(take)
     plane.custody.destination.on_local_up(Millis(-10_000))
     return plane
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from federator.protocol.data.delivery import CLOCK_AHEAD_US, CLOCK_GAP_MS
 from federator.protocol.types import Millis, Now
 from tests.protocol.data.test_marker import delivery
-from tests.protocol.data.test_stamps import FAR, HUB, frame, run_of
+from tests.protocol.leaves.test_stamps import FAR, HUB, frame, run_of
 
 DAY_US = 86_400_000_000
 

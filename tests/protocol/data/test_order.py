@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.protocol import intake
+from federator.protocol.data import intake
 from federator.protocol.effects import FilterRoute
 from federator.protocol.types import BrokerId, Millis, Now
 from lab.sim.data import number_of, packet_of

@@ -1,7 +1,7 @@
 """What a successor gets waits until the former agent had its time to bring it."""
 
 from federator.protocol.data.delivery import WAIT_LOOKS, WAITING_MAX, WaitingFrames
-from tests.protocol.data.test_stamps import HUB, frame
+from tests.protocol.leaves.test_stamps import HUB, frame
 
 
 def numbers(frames):

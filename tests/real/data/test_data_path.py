@@ -12,7 +12,7 @@ import pytest
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from federator.config.sections import CustodySettings
-from federator.protocol.data_plane import DataPlane
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
@@ -109,7 +109,6 @@ class Federation:
             forwarder=Forwarder(),
             disk=stores,
             outlet=CustodyMessenger(lambda neighbour, request: None),
-            seals=None,
             now=Now(monotonic_ms(), wall_clock_us()),
         )
         path = self.paths[number] = DataPath(plane, stores)

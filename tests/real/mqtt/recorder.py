@@ -7,10 +7,10 @@ from typing import Any
 
 import mqtt5
 
-from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from federator.runtime.mqtt.link import Endpoint, Inbound, LinkObserver, MqttLink
 
 
-class Recorder:
+class Recorder(LinkObserver):
     """Keeps everything, copied, and checks that chunk and packets agree."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ class Broker:
     """Keeps what is published while it is ``reached``; ``marker`` is the retained one."""
 
     room = settled = True
-    stamps = None
+    unsaved_stamps = ()
 
     def __init__(self):
         self.reached = True

@@ -31,7 +31,7 @@ class Broker:
     """What was published on it, by number."""
 
     room = settled = True
-    stamps = None
+    unsaved_stamps = ()
 
     def __init__(self):
         self.came = []

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from federator.protocol.data.ports import KnownStamp
+from federator.protocol.custody.ports import KnownStamp
 from federator.runtime.custody.stamp_file import NAME, StampFile
 from federator.runtime.storage import damage
 

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from federator.config.sections import CustodySettings
 from federator.protocol.custody.doubts import Notary
-from federator.protocol.data_plane import FRAME_BYTES_MAX, HOP_LIMIT, DataPlane
+from federator.protocol.data.plane import FRAME_BYTES_MAX, HOP_LIMIT, DataPlane, Features, Limits
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import frames
 from federator.protocol.forwarding.explanation import explain
@@ -116,7 +116,7 @@ class Agent:
         hop_limit: int = HOP_LIMIT,
         **hooks: Any,
     ) -> None:
-        self.forwarder = Forwarder()
+        self.forwarder, self.local = Forwarder(), RecordedLink()
         stores = CustodyStores(next(self.folders), CustodySettings())
         plane = DataPlane(
             self_id=US,
@@ -125,16 +125,13 @@ class Agent:
             forwarder=self.forwarder,
             disk=stores,
             outlet=CustodyMessenger(lambda neighbour, request: None),
-            seals=hooks.pop("seals", None),
             now=Now(monotonic_ms(), NOW_US),
-            frame_bytes_max=frame_bytes_max,
-            hop_limit=hop_limit,
-            **hooks,
+            limits=Limits(frame_bytes_max=frame_bytes_max, hop_limit=hop_limit),
+            features=Features(link=self.local, **hooks),
         )
         self.path = DataPath(plane, stores, wall_clock_us=lambda: NOW_US)
         for filter, route in routes.items():
             self.path.set_route(filter, route)
-        plane.delivery.link = self.local = RecordedLink()
         self.links = {N2: RecordedLink(), N3: RecordedLink()}
         for neighbour, link in self.links.items():
             self.path.reach(neighbour, link)
@@ -559,7 +556,9 @@ async def test_what_is_gathered_stays_within_a_frame():
 
     for n in range(2_000):
         agent.read(packet(f"{'ab'[n % 2]}/1", b"x" * 100))
-        assert sum(len(part) for batch in agent.path.intake.filled for part in batch.parts) <= 1_000
+        assert (
+            sum(len(part) for batch in agent.path._intake.filled for part in batch.parts) <= 1_000
+        )
 
 
 async def test_leaving_sends_what_was_gathered():
@@ -571,7 +570,7 @@ async def test_leaving_sends_what_was_gathered():
 
     assert sum(frame.publications for frame in agent.links[N2].frames) == 100
     assert len(agent.links[N2].frames) < 100
-    assert not list(agent.path.intake.filled)
+    assert not list(agent.path._intake.filled)
 
 
 def test_a_frame_of_a_stranger_changes_nothing():

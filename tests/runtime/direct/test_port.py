@@ -14,13 +14,12 @@ import pytest
 from mqtt5 import ConnAckPacket, ConnectPacket, DisconnectPacket, PingReqPacket, PublishPacket
 
 from federator.errors import ConfigError, DecodeError
-from federator.protocol.data.outgoing import DIRECT_TOPIC, URGENT_TOPIC
 from federator.protocol.trust.guard import DATA, Manner
 from federator.protocol.trust.sealed_connection import DRAWN_BYTES, greet, welcomed
 from federator.protocol.types import BrokerId
 from federator.runtime.direct import port as p
 from federator.runtime.direct.port import DirectPort
-from federator.runtime.direct.wire import CONFIRM_TOPIC, CONFIRMATION
+from federator.runtime.direct.wire import CONFIRM_TOPIC, CONFIRMATION, DIRECT_TOPIC, URGENT_TOPIC
 from federator.runtime.mqtt.wire import read_packets
 from tests.protocol.trust.key_maker import KeyMaker
 from tests.protocol.trust.test_guard import shake
@@ -47,7 +46,7 @@ def frame(payload, topic=DIRECT_TOPIC):
 class Heard(list[tuple[BrokerId, bytes]]):
     """What a port took."""
 
-    def __call__(self, neighbour, frames):
+    def __call__(self, frames, neighbour):
         self.extend((neighbour, bytes(each)) for each in frames)
 
 
@@ -391,7 +390,7 @@ async def test_no_changed_stream_of_a_neighbour_brings_a_frame(manner):
     genuine = [one.seal(DATA, "data", rng.randbytes(60), BrokerId(2)) for _ in range(30)]
     taken = []
 
-    def judge(neighbour, frames):
+    def judge(frames, neighbour):
         for each in frames:
             try:
                 taken.append(two.unseal(DATA, "data", bytes(each)))
@@ -399,7 +398,7 @@ async def test_no_changed_stream_of_a_neighbour_brings_a_frame(manner):
                 continue
 
     for each in genuine:  # they came already: who sends them again is late
-        judge(N2, [each])
+        judge([each], N2)
     came = len(taken)
     assert came == len(genuine)
     port = DirectPort("127.0.0.1:0", None, judge)

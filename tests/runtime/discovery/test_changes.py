@@ -13,8 +13,8 @@ from federator.protocol.discovery.log_lines import (
     Unsubscribed,
 )
 from federator.runtime.agent.own_connections import ControlConnection
-from federator.runtime.agent.parts import Dispatch, Part
 from federator.runtime.discovery.service import REMOVED_AT_ONCE, Discovery
+from federator.runtime.mqtt.parts import Dispatch, Part
 from tests.protocol.discovery.harness import OWN_ID
 from tests.protocol.discovery.model_broker import printed
 from tests.real.polling import until

@@ -37,7 +37,7 @@ async def test_short_packets_are_taken_so_many_at_a_time():
 async def test_what_a_turn_does_not_take_was_not_looked_at_either():
     ear, first, second = Ear(), stream_of("abc"), stream_of("de")
     link = await connected(ear)
-    link.share_of_turn = lambda publishes: min(2, len(publishes))
+    ear.share_of_turn = lambda publishes: min(2, len(publishes))
     stream = memoryview(bytes(first) + mqtt5.DisconnectPacket().write() + bytes(second))
 
     used = link._on_read(stream)

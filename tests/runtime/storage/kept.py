@@ -7,19 +7,19 @@ import msgspec
 from federator.config.settings import Settings
 from federator.config.validation import validated
 from federator.protocol import discovery
-from federator.protocol.data.ports import KnownStamp
+from federator.protocol.custody.ports import KnownStamp
 from federator.protocol.messages.serving import Served
 from federator.protocol.retained.store import RetainedStore
 from federator.protocol.retained.versions import Version
 from federator.protocol.telemetry.records import Events, decode
 from federator.runtime.agent import home_assistant
-from federator.runtime.agent.beside import hub_finder, moving
-from federator.runtime.agent.serving import ServedFile
 from federator.runtime.custody.chains import HeadsFile
 from federator.runtime.custody.delivery_journal import DeliveryJournal
 from federator.runtime.custody.log import CustodyLog
 from federator.runtime.custody.stamp_file import StampFile
 from federator.runtime.discovery import service
+from federator.runtime.leaves import hub_finder, moving
+from federator.runtime.leaves.serving import ServedFile
 from federator.runtime.retained.file import CONTACT_NAME, RetainedFile
 from federator.runtime.sharing.file import ShareFile
 from federator.runtime.storage import damage, inventory
@@ -308,7 +308,7 @@ class Moved(Whole):
     settings = _settings()
 
     def read(self, folder):
-        found = moving.Move(self.settings, None, folder, None).phase
+        found = moving.Move(self.settings, folder, None).phase
         return [] if found == moving.BEGUN else [found]
 
 

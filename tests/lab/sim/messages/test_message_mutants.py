@@ -9,9 +9,9 @@ import pytest
 
 from federator.protocol.custody.owed import Owed
 from federator.protocol.custody.receiver import Receiver
-from federator.protocol.data_plane import DataPlane
+from federator.protocol.data.intake import Intake
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.discovery.reconciliation import Reconciliation
-from federator.protocol.intake import Intake
 from federator.protocol.types import Epoch
 from lab.sim import campaign, world
 from lab.sim.campaign import run

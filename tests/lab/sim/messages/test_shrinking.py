@@ -52,7 +52,7 @@ def test_shrinking_ends_at_its_bound(monkeypatch):
     assert shortest.result.violation is not None
 
 
-KINDS = (
+KINDS: tuple[tuple[Kind, dict[str, object]], ...] = (
     (Kind.ROUTES, {"nodes": 6, "steered": True, "edges": True}),
     (Kind.MESSAGES, {}),
     (Kind.MESSAGES, {"hubs": True}),

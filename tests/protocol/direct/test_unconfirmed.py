@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.errors import DecodeError
-from federator.protocol.data.unconfirmed import FRAME_BYTES, Unconfirmed
+from federator.protocol.direct.unconfirmed import FRAME_BYTES, Unconfirmed
 
 FRAMES = st.lists(st.tuples(st.binary(max_size=20), st.booleans()), max_size=40)
 

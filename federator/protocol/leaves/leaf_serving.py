@@ -1,7 +1,7 @@
 """Which hub serves a leaf that has two: what the agents at both ends do about it.
 
 The leaf chooses (``leaves.hub_choice``) and announces its choice; the node derives what is to be
-paused and proceeded with (``routing.serving``). Here that is applied to custody, and noted: the
+paused and proceeded with (``leaves.serving``). Here that is applied to custody, and noted: the
 last decision is on disk, so that after a restart an agent does not continue where another one did
 in the meantime. At a leaf, the age of the note shows, to some seconds, until when its hub served
 it.
@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from federator.protocol.custody.custodian import Custodian
-from federator.protocol.data.stamps import Stamps
 from federator.protocol.effects import Pause, Proceed
 from federator.protocol.events import HubChosen
 from federator.protocol.leaves.hub_choice import Choice, HubChoice
+from federator.protocol.leaves.serving import Serving
+from federator.protocol.leaves.stamps import Stamps
+from federator.protocol.links.links import Links
 from federator.protocol.messages.serving import Served
-from federator.protocol.node import Node
+from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId, Millis, Now
 
 TOUCH_GAP_MS: Final = 10_000
@@ -38,33 +40,43 @@ class Note(Protocol):
         """Record that the decision is still valid."""
 
 
+class ServedNode(Protocol):
+    """The node of an agent, as far as it concerns leaves."""
+
+    parameters: Parameters
+    links: Links
+    serving: Serving
+
+
 class LeafServing:
     """Serves one agent: a leaf with two hubs, or the agent at which a leaf hangs; idle elsewhere.
 
     Args:
         handle: Passes an event to our node.
         leaf: The leaf that hangs here, if there is one.
-
-    Attributes:
-        choice: At a leaf with two hubs.
         has_two_ways: At a leaf: for a while it has a second way beside its hub, and announces
             which one serves it.
         on_roaming: Called when the leaf that hangs here announces another hub.
+
+    Attributes:
+        choice: At a leaf with two hubs.
     """
 
     def __init__(
         self,
-        node: Node,
+        node: ServedNode,
         custody: Custodian,
         stamps: Stamps,
         note: Note,
         handle: Callable[[HubChosen], None],
         *,
         leaf: BrokerId | None = None,
+        has_two_ways: bool = False,
+        on_roaming: Callable[[], None] = lambda: None,
     ) -> None:
         self.choice: HubChoice | None = None
-        self.has_two_ways = False
-        self.on_roaming: Callable[[], None] = lambda: None
+        self.has_two_ways = has_two_ways
+        self._on_roaming = on_roaming
         self._node = node
         self._custody = custody
         self._stamps = stamps
@@ -168,7 +180,7 @@ class LeafServing:
     def _roams(self) -> None:
         if not self._stamps.stamping:
             self._stamps.stamping = True
-            self.on_roaming()
+            self._on_roaming()
 
     def _follow(self, choosing: HubChoice, choice: Choice | None) -> None:
         if choice is not None:

@@ -26,7 +26,7 @@ from federator.protocol.messages.guide import Health
 from federator.protocol.messages.json_codec import decode
 from federator.protocol.messages.topics import health_topic
 from federator.protocol.types import BrokerId
-from federator.runtime.agent.agent import Agent
+from federator.runtime.leaves.role import BrokerAgent
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.probe import BrokerProbe
 from federator.runtime.process.clocks import monotonic_ms
@@ -94,7 +94,7 @@ class HubFinder:
 
     async def run(
         self,
-        agent: Agent,
+        agent: BrokerAgent,
         reloader: Reloader[Settings],
         prepare: Callable[[Settings], Mapping[str, Endpoint]],
     ) -> None:
@@ -104,8 +104,7 @@ class HubFinder:
             if not self._near.is_due(_linked(agent), monotonic_ms()):
                 continue
             await self._look()
-            choice = agent.services.serving.decides.choice
-            served_by = None if choice is None else choice.hub
+            served_by = agent.served_by()
             taken, seen = self._near.taken, self._seen.values()
             if not self._near.on_seen(seen, _linked(agent), served_by, monotonic_ms()):
                 continue
@@ -195,5 +194,5 @@ def _ids(settings: Settings) -> list[BrokerId]:
     return [BrokerId(neighbour.id) for neighbour in settings.neighbours if neighbour.id is not None]
 
 
-def _linked(agent: Agent) -> frozenset[BrokerId]:
-    return frozenset(agent.control.node.links.up)
+def _linked(agent: BrokerAgent) -> frozenset[BrokerId]:
+    return frozenset(agent.node.links.up)

@@ -12,24 +12,23 @@ Source: docs/hubs.md.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Final, Literal
 
 import structlog
 
 from federator.config.settings import Settings
-from federator.protocol.data.arrivals import Arrivals
-from federator.protocol.data.stamps import StampBook
 from federator.protocol.filters import CoverChange
+from federator.protocol.leaves.arrivals import Arrivals
 from federator.protocol.leaves.switch import Switch, Telling, Told
 from federator.protocol.leaves.waiting import FILTERS_PER_TURN, WaitingChanges
 from federator.protocol.types import BrokerId, Millis
-from federator.runtime.agent.agent import Agent
+from federator.runtime.leaves.role import BrokerAgent, Role
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.mqtt.wire import inbound_of
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 from federator.runtime.storage.filter_file import FilterFile
-from federator.runtime.storage.state_dir import StateDir
 
 ASKED: Final = "asked"
 """The file that lists the filters one side was asked for."""
@@ -50,37 +49,28 @@ _log = structlog.get_logger()
 
 
 class Hub:
-    """The ports of the leaves, beside the ``agent`` of their broker.
+    """The ports of the leaves, beside the agent of their broker.
 
-    Make and start it before that agent starts.
+    Each is made with its ``role`` and joins; then start the hub, and after it that agent.
     """
 
-    def __init__(
-        self,
-        agent: Agent,
-        folders: dict[BrokerId, StateDir],
-        tasks: asyncio.TaskGroup,
-        book: StampBook,
-    ) -> None:
-        settings = agent.settings
-        self._agent = agent
-        self.ports = {
-            id: Agent(settings.for_leaf(leaf), folder, tasks, book)
-            for (id, folder), leaf in zip(folders.items(), settings.leaves, strict=True)
-        }
+    def __init__(self, settings: Settings, folders: Mapping[BrokerId, Path]) -> None:
+        self._self_id = settings.broker_id
+        self._agents: dict[Side, BrokerAgent] = {}
+        self.ports: dict[BrokerId, BrokerAgent] = {}
         self.switch = Switch(
-            self.ports,
+            folders,
             filters_max=settings.hub.filters_max,
             linger_ms=settings.custody.keep_s * 1_000,
         )
-        self.wanted = dict.fromkeys(self.ports, 0)  # how many filters
-        places = {None: settings.state_dir} | {leaf: f.path for leaf, f in folders.items()}
+        self.wanted = dict.fromkeys(folders, 0)  # how many filters
+        places: list[tuple[Side, Path]] = [(None, settings.state_dir), *folders.items()]
         self._asked_before = {
             side: FilterFile(folder, ASKED, filters_max=settings.hub.told_max)
-            for side, folder in places.items()
+            for side, folder in places
         }
         self._asked_mesh: set[str] = set()
-        self.arrivals = {None: self._of_mesh()} | {leaf: self._of_leaf(leaf) for leaf in self.ports}
+        self.arrivals: dict[Side, Arrivals] = {}
         self._waiting: WaitingChanges[Source] = WaitingChanges()
         self._steps: Iterator[None] = iter(())  # the work in progress
         self._is_working = False
@@ -89,37 +79,34 @@ class Hub:
         self._looking = False
         self._timer = DeadlineTimer(self._on_time)
 
+    def role(self, side: Side) -> Role:
+        """The role with which the agent of one side is made."""
+        return HubRole(self, side)
+
+    def join(self, side: Side, agent: BrokerAgent) -> None:
+        """Add the agent of one side."""
+        self._agents[side] = agent
+        if side is not None:
+            self.ports[side] = agent
+        self.arrivals[side] = self._of_mesh() if side is None else self._of_leaf(side)
+
     def start(self) -> None:
         """From now on pass on to each agent what the others want; connect all ports."""
-        services = self._agent.services
-        services.hub = self
-        for agent in (self._agent, *self.ports.values()):
-            agent.services.presence.complete = self._all_subscribed
-            agent.services.presence.looked = self._on_looked
-        self._agent.data.forwarder.on_wanted = self._on_mesh
-        for side, arrivals in self.arrivals.items():
-            self._agent_of(side).data.path.plane.delivery.note_arrival = arrivals.note
-        for leaf, port in self.ports.items():
-            port.services.serving.decides.on_roaming = self._on_roaming
-            port.data.stamps.again = self._tell_mesh_again
-            port.data.forwarder.on_wanted = self._listener(leaf)
-            port.services.health.leaves = self._count_served
+        for port in self.ports.values():
             port.start()
         self._steps = self._recall()
         self._work_soon()
 
-    def _all_subscribed(self) -> bool:
+    def all_subscribed(self) -> bool:
         """Whether every agent here now receives what another one publishes on our broker."""
-        agents = (self._agent, *self.ports.values())
-        return all(agent.control.data_link.subscribed for agent in agents)
+        return all(agent.subscribed for agent in self._agents.values())
 
-    def _on_looked(self) -> None:
+    def on_looked(self) -> None:
         """An agent here checked its presence: the others may have waited for it."""
-        if not self._looking and self._all_subscribed():
+        if not self._looking and self.all_subscribed():
             self._looking = True
-            for agent in (self._agent, *self.ports.values()):
-                if not agent.services.presence.up:
-                    agent.services.presence.update()
+            for agent in self._agents.values():
+                agent.look()
             self._looking = False
 
     async def leave(self) -> None:
@@ -131,10 +118,9 @@ class Hub:
         for leaf in settings.leaves:
             port = self.ports[BrokerId(leaf.id)]
             if port.settings.link_rules() != (new := settings.for_leaf(leaf)).link_rules():
-                port.settings = new
-                port.data.follow_link_rules(new)
+                port.follow_link_rules(new)
 
-    # What the agent calls at its hub
+    # What agents call at their hub
 
     @property
     def asked(self) -> frozenset[str]:
@@ -152,29 +138,25 @@ class Hub:
     def call_roll(self) -> None:
         """Ask leaves to subscribe again at our broker, for its log."""
         for port in self.ports.values():
-            port.control.outboxes.call_roll()
+            port.call_roll()
 
     def served_by(self, leaf: BrokerId) -> BrokerId:
         """The hub that serves a leaf: as far as we know, us."""
-        served = self.ports[leaf].control.node.serving.of(leaf)
-        return self._agent.settings.broker_id if served is None else served.hub
+        served = self.ports[leaf].node.serving.of(leaf)
+        return self._self_id if served is None else served.hub
 
-    def _count_served(self) -> int:
-        us = self._agent.settings.broker_id
-        up = (leaf for leaf, port in self.ports.items() if port.control.node.links.up)
-        return sum(self.served_by(leaf) == us for leaf in up)
-
-    def _agent_of(self, side: Side) -> Agent:
-        return self._agent if side is None else self.ports[side]
+    def count_served(self) -> int:
+        up = (leaf for leaf, port in self.ports.items() if port.node.links.up)
+        return sum(self.served_by(leaf) == self._self_id for leaf in up)
 
     # Arrivals
 
     def _of_mesh(self) -> Arrivals:
         """Count what the mesh sends: our clients or a leaf must want it."""
-        data, wanted_by = self._agent.data, self.switch.mesh.count
-        inward = data.policy.renames.filter_inward
+        agent, wanted_by = self._agents[None], self.switch.mesh.count
+        inward = agent.policy.renames.filter_inward
         return Arrivals(
-            filters_with=data.forwarder.filters_with,
+            filters_with=agent.forwarder.filters_with,
             wants_filter=lambda each: all(map(wanted_by, inward(each) or (each,))),
             wants_topic=lambda topic: any(self.switch.wishes(topic)),
             on_unwanted=self._saw,
@@ -182,15 +164,15 @@ class Hub:
 
     def _of_leaf(self, leaf: BrokerId) -> Arrivals:
         """Count what a leaf sends: our clients, the mesh or another leaf must want it."""
-        mesh, wants = self._agent.data.forwarder, self.ports[leaf].data.forwarder.wants
-        outward = self._agent.data.policy.renames.outward
+        mesh, wants = self._agents[None].forwarder, self.ports[leaf].forwarder.wants
+        outward = self._agents[None].policy.renames.outward
 
         def in_mesh(topic: str) -> bool:
             name = outward(topic)
             return name is not None and mesh.route_topic(name) is not None
 
         return Arrivals(
-            filters_with=self.ports[leaf].data.forwarder.filters_with,
+            filters_with=self.ports[leaf].forwarder.filters_with,
             wants_filter=lambda each: self.switch.mesh.count(each) > wants(each),
             wants_topic=lambda topic: (
                 any(sides > wants(each) for each, sides in self.switch.wishes(topic))
@@ -202,26 +184,20 @@ class Hub:
 
     # Interest changes
 
-    def _on_mesh(self, added: Sequence[str], removed: Sequence[str]) -> None:
-        self._want(None, added, removed)
+    def on_wanted(self, side: Side, added: Sequence[str], removed: Sequence[str]) -> None:
+        """One side wants ``added`` from us from now on, and no longer ``removed``."""
+        if side is not None:
+            self.wanted[side] += len(_publications(added)) - len(_publications(removed))
+        self._want(side, added, removed)
 
-    def _on_roaming(self) -> None:
+    def on_roaming(self) -> None:
         """A leaf has another hub besides: it must recognise there what it got here."""
-        for agent in (self._agent, *self.ports.values()):
-            agent.data.stamps.stamping = True
+        for agent in self._agents.values():
+            agent.stamp()
 
-    def _tell_mesh_again(self, run: bytes) -> None:
+    def bring_mesh_again(self, run: bytes) -> None:
         """A leaf returns data that the mesh sent it through its other hub: others may lack it."""
-        data = self._agent.data
-        data.enter(memoryview(run), inbound_of(run))
-        data.path.flush()
-
-    def _listener(self, leaf: BrokerId) -> Callable[[Sequence[str], Sequence[str]], None]:
-        def on_leaf(added: Sequence[str], removed: Sequence[str]) -> None:
-            self.wanted[leaf] += len(_publications(added)) - len(_publications(removed))
-            self._want(leaf, added, removed)
-
-        return on_leaf
+        self._agents[None].bring_again(run)
 
     def _want(self, side: Source, added: Iterable[str], removed: Iterable[str]) -> None:
         """Queue a change; the agent that reports it first finishes handling its message."""
@@ -298,7 +274,7 @@ class Hub:
         if side is None:
             self._asked_mesh.update(change.subscribe)
             self._asked_mesh.difference_update(change.unsubscribe)
-        self._agent_of(side).services.ask(change.subscribe, change.unsubscribe)
+        self._agents[side].ask(change.subscribe, change.unsubscribe)
 
     def _note(self, side: Side, change: CoverChange) -> None:
         """Write down the filters asked for, for the next start."""
@@ -308,6 +284,54 @@ class Hub:
             )
         except OSError as error:
             _log.warning("hub.list_failed", reason=error.strerror or str(error))
+
+
+class HubRole(Role):
+    """The role of one agent at a hub: of the broker's own (``side`` is the mesh), or of a port."""
+
+    def __init__(self, hub: Hub, side: Side) -> None:
+        self._hub, self._side = hub, side
+        if side is not None:
+            self.again = hub.bring_mesh_again
+        self.note_arrival = self._note_arrival
+        self.on_wanted = partial(hub.on_wanted, side)
+
+    def _note_arrival(self, keys: bytes, run: bytes, publications: int) -> None:
+        self._hub.arrivals[self._side].note(keys, run, publications)
+
+    def on_clients(
+        self,
+        added: frozenset[str],
+        removed: frozenset[str],
+        ask: Callable[[Iterable[str], Iterable[str]], None],
+    ) -> None:
+        """The hub decides what each side is asked for; ports have no clients."""
+        if self._side is None:
+            self._hub.on_clients(added, removed)
+        else:
+            ask(added, removed)
+
+    def asked(self, wanted: frozenset[str]) -> frozenset[str]:
+        return self._hub.asked if self._side is None else wanted
+
+    def own_links(self) -> list[MqttLink]:
+        return self._hub.own_links() if self._side is None else []
+
+    def call_roll(self) -> None:
+        if self._side is None:
+            self._hub.call_roll()
+
+    def is_complete(self) -> bool:
+        return self._hub.all_subscribed()
+
+    def on_looked(self) -> None:
+        self._hub.on_looked()
+
+    def on_roaming(self) -> None:
+        self._hub.on_roaming()
+
+    def served_leaves(self) -> int:
+        return 0 if self._side is None else self._hub.count_served()
 
 
 def _publications(filters: Iterable[str]) -> list[str]:

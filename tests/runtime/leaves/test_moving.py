@@ -3,7 +3,7 @@
 import pytest
 
 from federator.errors import ConfigError
-from federator.runtime.agent.beside.moving import FILE, begin, forget
+from federator.runtime.leaves.moving import FILE, begin, forget
 from federator.runtime.storage import damage
 from federator.runtime.storage.inventory import Inventory
 from federator.runtime.storage.state_dir import StateDir

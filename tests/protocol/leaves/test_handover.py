@@ -5,11 +5,11 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.protocol.data.handover import BROUGHT_LATER_MS, LATER_MS, WAITING_MAX, Handover
-from federator.protocol.data.stamps import StampBook, Stamps
 from federator.protocol.forwarding.publications import packets_in
+from federator.protocol.leaves.handover import BROUGHT_LATER_MS, LATER_MS, WAITING_MAX, Handover
+from federator.protocol.leaves.stamps import StampBook, Stamps
 from federator.runtime.mqtt.wire import inbound_of
-from tests.protocol.data.test_stamps import FAR, LEAF, NOW, frame, payloads, run_of
+from tests.protocol.leaves.test_stamps import FAR, LEAF, NOW, frame, payloads, run_of
 
 SWITCH = "switch"
 

@@ -6,13 +6,13 @@ joins, and both bring what clients want; stamps identify the duplicates. When th
 ready for a while, so that interest has spread in both directions, it takes over what clients
 publish. The former agent goes on while others may request its data, and then ends for good.
 
-Source: docs/hubs.md, "Moving"; ``protocol.data.handover``.
+Source: docs/hubs.md, "Moving"; ``protocol.leaves.handover``.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from os import EX_CONFIG
 from pathlib import Path
@@ -28,10 +28,11 @@ from federator.config.sections import (
 from federator.config.settings import Settings
 from federator.config.topics import LoopSettings
 from federator.errors import ConfigError
-from federator.protocol.data.delivery import Delivery, WaitingFrames
-from federator.protocol.data.handover import Handover, Turn
-from federator.protocol.data.stamps import StampBook
-from federator.runtime.agent.agent import Agent
+from federator.protocol.data.delivery import Delivery
+from federator.protocol.discovery import DiscoveryRecord
+from federator.protocol.leaves.handover import Handover
+from federator.runtime.leaves.role import BrokerAgent, OtherAgent
+from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import both_clocks
 from federator.runtime.process.serving import with_tasks
 from federator.runtime.storage import damage
@@ -108,36 +109,50 @@ def _unusable(path: Path, error: OSError) -> ConfigError:
     return ConfigError(text, exit_code=CANNOT_CREATE)
 
 
+MakeFormer = Callable[[Settings, asyncio.TaskGroup, OtherAgent], BrokerAgent]
+
+
 class Move:
     """The move from ``former`` to the agent that is at the broker now.
 
     Args:
         former: Settings of the broker's earlier role.
-        state: State folder of the former agent.
         folder: State folder of the successor, which stores the phase of the move.
-        book: Stamps of what either agent publishes on the broker.
+        make: Makes the former agent in a task group.
 
     Attributes:
         phase: How far the move is.
     """
 
-    def __init__(self, former: Settings, state: StateDir, folder: Path, book: StampBook) -> None:
+    def __init__(self, former: Settings, folder: Path, make: MakeFormer) -> None:
         self._settings = _ending(former)
-        self._state = state
-        self._book = book
+        self._make = make
         self._path = folder / FILE
         self.phase = self._read()
         self._handover = Handover(is_done=self.phase != BEGUN)
-        self._former: Agent | None = None
+        self._former: BrokerAgent | None = None
         self._delivery: Delivery | None = None  # of the successor
         self._may_start = asyncio.Event()  # the successor
 
-    async def start(self, successor: Agent, tasks: asyncio.TaskGroup) -> None:
+    @property
+    def former(self) -> OtherAgent | None:
+        """The former agent, for its successor to be made with; ``None``: it has ended."""
+        if self.phase == ENDED:
+            return None
+        turn = self._handover.successor
+        return OtherAgent(turn, self._former_links, self._former_record)
+
+    def _former_links(self) -> list[MqttLink]:
+        return [] if self._former is None else self._former.own_links()
+
+    def _former_record(self) -> DiscoveryRecord | None:
+        return None if self._former is None else self._former.record()
+
+    async def start(self, successor: BrokerAgent, tasks: asyncio.TaskGroup) -> None:
         """Start the former agent beside ``successor``, which is to be started then."""
         if self.phase == ENDED:
             _log.warning("move.over", mend="remove former")
             return
-        _prepare(successor, self._handover.successor)
 
         async def be(own: asyncio.TaskGroup) -> None:
             await self._be(successor, own)
@@ -158,55 +173,51 @@ class Move:
 
     # Inside
 
-    async def _be(self, successor: Agent, tasks: asyncio.TaskGroup) -> None:
+    async def _be(self, successor: BrokerAgent, tasks: asyncio.TaskGroup) -> None:
         """Run the former agent until it is no longer needed."""
-        former = self._former = Agent(self._settings, self._state, tasks, self._book)
-        _prepare(former, self._handover.former)
-        former.services.beside = successor.own_links
-        successor.services.beside = former.own_links
-        successor.services.discovery.inherit = former.services.discovery.record
+        other = OtherAgent(self._handover.former, successor.own_links)
+        former = self._former = self._make(self._settings, tasks, other)
         # Both deliver over one connection: with two, one agent's data could be overtaken.
-        delivery = self._delivery = successor.data.path.plane.delivery
-        own, delivery.link = delivery.link, former.control.data_link
+        delivery = self._delivery = successor.path.delivery
+        own = delivery.publish_over(former.path.delivery.link)
         former.start()
         _log.info("move.begun", role=self._settings.role, phase=self.phase)
         await _in_time(_stands(former, SAID_S), FIRST_WAIT_S)
         if self.phase == BEGUN:
-            delivery.waiting = WaitingFrames()
+            delivery.wait()
         self._may_start.set()
         if self.phase == BEGUN:
             await self._hand_over(successor, tasks)
         await self._end(former)
         await _settles(delivery)
-        delivery.link = own
+        delivery.publish_over(own)
         for link in former.own_links():
             # The sessions under its names are no longer needed.
             await link.close(keep_session=False)
-        successor.services.beside = list
-        successor.data.stamps.turn = None
+        successor.end_handover()
         self._former = None
         self._go_on(ENDED)
 
-    async def _hand_over(self, successor: Agent, tasks: asyncio.TaskGroup) -> None:
+    async def _hand_over(self, successor: BrokerAgent, tasks: asyncio.TaskGroup) -> None:
         """When ``successor`` has been ready for a while, let it take what clients publish."""
-        delivery = successor.data.path.plane.delivery
+        delivery = successor.path.delivery
         delivering = tasks.create_task(_keep_delivering(delivery), name="waiting frames")
         await _stands(successor, STANDS_S)
         delivering.cancel()
         self._give_waiting()
-        successor.data_connection.hold()
+        successor.hold()
         self._handover.is_done = True
         self._go_on(HANDED_OVER)
         for _ in range(HELD_LOOKS):
             await asyncio.sleep(LOOK_S)
-        successor.data_connection.release()
+        successor.release()
 
-    async def _end(self, former: Agent) -> None:
+    async def _end(self, former: BrokerAgent) -> None:
         """Let the former agent deliver what is kept for it, and answer repair requests."""
         keep_s = self._settings.custody.keep_s
         end_s = time.monotonic() + keep_s
         await _in_time(_stands(former, ENDS_S), keep_s)
-        former.services.ask((), former.services.discovery.told)
+        former.ask_for_nothing()
         # Absent members may send requests later, and we do not know which.
         last_s = end_s - time.monotonic() if self._settings.role == "member" else SAID_S
         await asyncio.sleep(max(SAID_S, last_s))
@@ -243,12 +254,6 @@ def _decode(content: bytes) -> str:
     return phase
 
 
-def _prepare(agent: Agent, turn: Turn) -> None:
-    """Announce the other agent to ``agent``, and have its hub stamp what it sends."""
-    agent.data.stamps.turn = turn
-    agent.services.serving.decides.has_two_ways = True
-
-
 async def _in_time(waiting: Coroutine[None, None, None], seconds: float) -> None:
     """Await ``waiting``, at most ``seconds``."""
     with contextlib.suppress(TimeoutError):
@@ -271,12 +276,12 @@ async def _settles(delivery: Delivery) -> None:
             return
 
 
-async def _stands(agent: Agent, seconds: float) -> None:
+async def _stands(agent: BrokerAgent, seconds: float) -> None:
     """Wait until ``agent`` has been ready, and had a link, for ``seconds``."""
     since_s = time.monotonic()
     while time.monotonic() - since_s < seconds:
         await asyncio.sleep(LOOK_S)
-        if agent.services.ready.why_not() is not None or not agent.control.node.links.up:
+        if not agent.is_ready():
             since_s = time.monotonic()
 
 

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mqtt5 import PublishPacket
 
-from federator.protocol.data.arrivals import Arrivals
 from federator.protocol.filters import contains, matches
 from federator.protocol.forwarding.frames import KEY_BYTES
+from federator.protocol.leaves.arrivals import Arrivals
 
 KEYS = {name: bytes([n]) * KEY_BYTES for n, name in enumerate(["a/+", "a/1", "b", "#", "c/#"])}
 TOPICS = ["a/1", "a/2", "b", "c/d"]

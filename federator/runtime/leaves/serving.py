@@ -1,6 +1,6 @@
 """Drives the decision which hub serves a leaf, and keeps it on disk.
 
-Source: docs/hubs.md; ``protocol.leaf_serving``.
+Source: docs/hubs.md; ``protocol.leaves.leaf_serving``.
 """
 
 import contextlib
@@ -12,10 +12,10 @@ from typing import Any, Final
 import structlog
 
 from federator.config.settings import PortSettings, Settings
-from federator.protocol.data.stamps import Stamps
 from federator.protocol.effects import Pause, Proceed
 from federator.protocol.events import HubChosen
-from federator.protocol.leaf_serving import LeafServing
+from federator.protocol.leaves.leaf_serving import LeafServing
+from federator.protocol.leaves.stamps import Stamps
 from federator.protocol.messages.serving import Served, latest, served_record
 from federator.protocol.node import Node
 from federator.protocol.types import BrokerId
@@ -75,10 +75,20 @@ class LeafServingService:
         path: DataPath,
         stamps: Stamps,
         handle: Callable[[HubChosen], None],
+        *,
+        has_two_ways: bool,
+        on_roaming: Callable[[], None],
     ) -> None:
         leaf = BrokerId(settings.leaf.id) if isinstance(settings, PortSettings) else None
         self.decides = LeafServing(
-            node, path.custody, stamps, ServedFile(folder), handle, leaf=leaf
+            node,
+            path.custody,
+            stamps,
+            ServedFile(folder),
+            handle,
+            leaf=leaf,
+            has_two_ways=has_two_ways,
+            on_roaming=on_roaming,
         )
         if settings.hubs:
             self.decides.choose_among(

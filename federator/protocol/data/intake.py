@@ -207,11 +207,12 @@ class Intake:
         counters: DataCounters,
         frame_events: FrameEventSink | None,
         flows_max: int,
+        on_acknowledged: Callable[[], None],
+        has_spare_time: Callable[[], bool],
     ) -> None:
         self._open = OpenBatches()
-        # Called when everything received is in the log, and was acknowledged to our broker.
-        self.on_acknowledged: Callable[[], None] = lambda: None
-        self.has_spare_time: Callable[[], bool] = lambda: False  # then nothing is gathered
+        self._on_acknowledged = on_acknowledged
+        self._has_spare_time = has_spare_time
         self.of: Callable[[TopicRoute], RouteBatches] = self._open.of  # the batches of a route
         self.filled = self._open.filled  # the batches that hold something
         self._custody = custody
@@ -223,7 +224,7 @@ class Intake:
         self._frame_bytes_max = frame_bytes_max
         self._counters = counters
         self._frame_events = frame_events
-        self.flows = FlowMeter(flows_max, frame_overhead_bytes=outgoing.overhead_bytes)
+        self.flows = FlowMeter(flows_max, frame_overhead_bytes=outgoing.by_broker.overhead_bytes)
         self._measured = self.flows if flows_max else None
         self.due_ms: Millis | None = None  # when ``on_time`` has something to do
         self._pace = Pace()
@@ -289,7 +290,7 @@ class Intake:
 
     def _is_rush(self, now_ms: Millis) -> bool:
         """Count one read; return whether its publications should wait for more."""
-        return self._pace.is_busy(now_ms) and not self.has_spare_time()
+        return self._pace.is_busy(now_ms) and not self._has_spare_time()
 
     def is_logged(self, packet: PublishPacket) -> bool:
         """Whether a publication that comes again is in the log already."""
@@ -507,4 +508,4 @@ class Intake:
         if source is not None and packet_ids:
             source.acknowledge(packet_ids, session_number=self._unacknowledged_of)
             self._unacknowledged = []
-            self.on_acknowledged()
+            self._on_acknowledged()

@@ -12,6 +12,7 @@ Source: docs/protocol.md section 8.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from federator.errors import DecodeError
 from federator.protocol.custody.custodian import Custodian
@@ -20,9 +21,12 @@ from federator.protocol.custody.followed import HELD_BYTES_MAX
 from federator.protocol.custody.ports import CustodyContext, Disk
 from federator.protocol.data import ports
 from federator.protocol.data.delivery import Delivery
+from federator.protocol.data.intake import Batch, Intake, RouteBatches
 from federator.protocol.data.moves import Moves, Waiting
 from federator.protocol.data.outgoing import Leaving, Outgoing
+from federator.protocol.data.rescue import rescued, returned
 from federator.protocol.data.senders import Senders
+from federator.protocol.data.transports import Transports
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.bundles import is_bundle, unpack_bundle
@@ -47,38 +51,84 @@ from federator.protocol.forwarding.frames import (
 )
 from federator.protocol.forwarding.keeping import KeepPolicy
 from federator.protocol.forwarding.parts import Assembly, is_part, sender_of
-from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS
-from federator.protocol.forwarding.rescue import rescued, returned
-from federator.protocol.intake import Batch, Intake, RouteBatches
+from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS, Inbound
 from federator.protocol.messages.destinations import names_tree
 from federator.protocol.messages.group_records import inbox_key, is_inbox_key
 from federator.protocol.messages.steering import Tree
 from federator.protocol.messages.topics import DOCTORS_WORD, data_topic, delivered_topic
 from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.policy.rules import LinkRules
+from federator.protocol.steering.flow_meter import FlowMeter
 from federator.protocol.telemetry.frame_events import Came, FrameEventSink
 from federator.protocol.timers import earliest
+from federator.protocol.trust.guard import Seals
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 
 FRAME_BYTES_MAX = 262_144
 HOP_LIMIT = 64
 
 
-class DataPlane:
-    """The data plane of one agent.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Bounds of a data plane.
 
-    Args:
-        forwarder: Where publications go. The control plane changes it.
-        outlet: Sends requests of custody, and notices to the operator.
-        seals: Seals and opens frames; ``None`` in an open federation.
-        to_local_names: Translates a run that arrived into the names of our broker.
+    Attributes:
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
         held_bytes_max: Limit for frames that wait for earlier ones; all may become due at once.
-        retained: Orders retained values; ``None`` lets them pass as they come.
-        frame_events: Records events, frame by frame.
-        datagrams: Carries frames past the brokers, if configured.
         flows_max: Flows of our clients that are measured; 0: none.
+    """
+
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    hop_limit: int = HOP_LIMIT
+    held_bytes_max: int = HELD_BYTES_MAX
+    flows_max: int = 0
+
+
+@dataclass(kw_only=True, slots=True)
+class Features:
+    """What a data plane has besides, if configured.
+
+    Attributes:
+        link: Publishes on our broker.
+        seals: Seals and opens frames; ``None`` in an open federation.
         members: The only origins whose frames are accepted; ``None``: any origin.
+        duplicates: The window of frames at QoS 0.
+        policies: What may pass which link.
+        transports: Carry frames past the brokers.
+        to_local_names: Translates a run that arrived into the names of our broker.
+        retained: Orders retained values; ``None`` lets them pass as they come.
+        stamps: Recognises publications that come by several ways.
+        note_arrival: Called with a frame's keys, its packets by their names here, and their number.
+        frame_events: Records events, frame by frame.
+        on_acknowledged: Called when everything received is in the log, and was acknowledged.
+        has_spare_time: Whether processors have, so that nothing is gathered.
+    """
+
+    link: ports.DataLink | None = None
+    seals: Seals | None = None
+    members: frozenset[BrokerId] | None = None
+    duplicates: DuplicateLog = field(default_factory=DuplicateLog)
+    policies: LinkPolicies = field(default_factory=LinkPolicies)
+    transports: Transports = field(default_factory=Transports)
+    to_local_names: Callable[[bytes], bytes] = lambda run: run
+    retained: ports.RetainedFlow | None = None
+    stamps: ports.Stamps | None = None
+    note_arrival: Callable[[bytes, bytes, int], None] | None = None
+    frame_events: FrameEventSink | None = None
+    on_acknowledged: Callable[[], None] = lambda: None
+    has_spare_time: Callable[[], bool] = lambda: False
+
+
+class DataPlane:
+    """The data plane of one agent.
+
+    What the control plane may call is the table in docs/ARCHITECTURE.md, "The data plane's
+    interface".
+
+    Args:
+        forwarder: Where publications go. The control plane reads it.
+        outlet: Sends requests of custody, and notices to the operator.
     """
 
     def __init__(
@@ -90,39 +140,29 @@ class DataPlane:
         forwarder: Forwarder,
         disk: Disk,
         outlet: CustodyContext,
-        seals: ports.Seals | None,
         now: Now,
-        duplicates: DuplicateLog | None = None,
-        policies: LinkPolicies | None = None,
-        to_local_names: Callable[[bytes], bytes] = lambda run: run,
-        frame_bytes_max: int = FRAME_BYTES_MAX,
-        hop_limit: int = HOP_LIMIT,
-        held_bytes_max: int = HELD_BYTES_MAX,
-        retained: ports.RetainedFlow | None = None,
-        frame_events: FrameEventSink | None = None,
-        datagrams: ports.Datagrams | None = None,
-        flows_max: int = 0,
-        members: frozenset[BrokerId] | None = None,
+        limits: Limits = Limits(),
+        features: Features | None = None,
     ) -> None:
-        # Gets our clients' publications, and the frames for our inbox, if configured.
-        self.shared: ports.Shared | None = None
-        self.traces: ports.Traces | None = None  # follows traces, if configured
-        self.plans: ports.Plans | None = None  # gets reports where planned trees do not hold
+        features = features or Features()
+        self._shared: ports.Shared | None = None
+        self._plans: ports.Plans | None = None
+        self._traces: ports.Traces | None = None
         self.forwarder, self.trees = forwarder, forwarder.trees
         self.counters = DataCounters()
         self.data_topic = data_topic(federation)
-        self._self_id, self._members = self_id, members
+        self._self_id, self._members = self_id, features.members
         self._inbox_key = inbox_key(self_id)
-        self._own = OwnFrames(self_id, epoch, hop_limit)
+        self._own = OwnFrames(self_id, epoch, limits.hop_limit)
         self._outlet = outlet
-        self._seals, self._frame_events = seals, frame_events
-        self._duplicates = DuplicateLog() if duplicates is None else duplicates
+        self._seals, self._frame_events = features.seals, features.frame_events
+        self._duplicates = features.duplicates
         self._custody_duplicates = DuplicateLog()  # frames under custody have other numbers
         # Tails use the numbers of QoS 0, which any agent may forge.
-        proves = seals is not None and seals.proves
+        proves = features.seals is not None and features.seals.proves
         self._tail_duplicates = DuplicateLog() if proves else self._duplicates
-        self._policies = policies or LinkPolicies()
-        self._frame_bytes_max = frame_bytes_max
+        self._policies = features.policies
+        self._frame_bytes_max = limits.frame_bytes_max
         self.senders = Senders()
         self._assembly = Assembly()  # of parts
         self._unfinished = False  # custody has something to publish at the end of this read
@@ -132,19 +172,11 @@ class DataPlane:
             topic=self.data_topic,
             counters=self.counters,
             policies=self._policies,
-            seals=seals,
-            frame_events=frame_events,
-            datagrams=datagrams,
+            seals=features.seals,
+            frame_events=features.frame_events,
+            transports=features.transports,
         )
-        self.delivery = Delivery(
-            self_id=self_id,
-            marker_topic=delivered_topic(federation, self_id),
-            counters=self.counters,
-            tell=outlet.tell,
-            to_local_names=to_local_names,
-            retained=retained,
-            frame_events=frame_events,
-        )
+        self.delivery = self._delivery(federation, features)
         self.custody = Custodian(
             disk=disk,
             outlet=outlet,
@@ -152,21 +184,40 @@ class DataPlane:
             outgoing=self.outgoing,
             delivery=self.delivery,
             own=self._own,
-            notary=Notary(federation, seals),
-            held_bytes_max=held_bytes_max,
+            notary=Notary(federation, features.seals),
+            held_bytes_max=limits.held_bytes_max,
             now=now,
         )
         self.moves = Moves(self_id, self._mark, self._release, counters=self.counters)
-        self.intake = Intake(
+        self.intake = self._intake(limits, features)
+
+    def _delivery(self, federation: str, features: Features) -> Delivery:
+        return Delivery(
+            self_id=self._self_id,
+            marker_topic=delivered_topic(federation, self._self_id),
+            counters=self.counters,
+            tell=self._outlet.tell,
+            to_local_names=features.to_local_names,
+            retained=features.retained,
+            frame_events=features.frame_events,
+            stamps=features.stamps,
+            link=features.link,
+            note_arrival=features.note_arrival,
+        )
+
+    def _intake(self, limits: Limits, features: Features) -> Intake:
+        return Intake(
             custody=self.custody,
             own=self._own,
             outgoing=self.outgoing,
             moves=self.moves,
-            retained=retained,
-            frame_bytes_max=frame_bytes_max,
+            retained=features.retained,
+            frame_bytes_max=limits.frame_bytes_max,
             counters=self.counters,
-            frame_events=frame_events,
-            flows_max=flows_max,
+            frame_events=features.frame_events,
+            flows_max=limits.flows_max,
+            on_acknowledged=features.on_acknowledged,
+            has_spare_time=features.has_spare_time,
         )
 
     @property
@@ -193,14 +244,16 @@ class DataPlane:
         neighbour: BrokerId,
         link: ports.FrameLink | None,
         now: Now,
+        topic: str | None = None,
         *,
         takes_bundles: bool = False,
     ) -> None:
         """Send what is for ``neighbour`` over ``link``; ``None``: it cannot be reached.
 
-        ``takes_bundles``: its agent supports bundles, which older agents do not.
+        ``topic`` replaces the usual topic for frames. ``takes_bundles``: its agent supports
+        bundles, which older agents do not.
         """
-        self.outgoing.reach(neighbour, link, takes_bundles=takes_bundles)
+        self.outgoing.reach(neighbour, link, topic, takes_bundles=takes_bundles)
         self.forwarder.reach(neighbour, link is not None)
         self._assembly.forget(neighbour)
         if link is not None:
@@ -242,7 +295,7 @@ class DataPlane:
         if not self.trees.replace(trees, self._self_id):
             return
         self.trees_changed(now)
-        for flow, way in former.items() if self.traces is not None else ():
+        for flow, way in former.items() if self._traces is not None else ():
             if way[1] and way != self.forwarder.route_flow(flow):
                 self.moves.begin(flow, TopicRoute(*way), now.ms)
 
@@ -260,10 +313,38 @@ class DataPlane:
         """Number the frames of a new epoch from 1."""
         self._own.renew(epoch)
 
-    def share(self, filters: frozenset[str]) -> None:
-        """Shared groups of other brokers want exactly ``filters`` of our clients' publications."""
+    def share(self, filters: frozenset[str], shared: ports.Shared | None) -> None:
+        """Shared groups of other brokers want exactly ``filters`` of our clients' publications.
+
+        ``shared`` gets these, and the frames for our inbox; ``None``: there are no such groups.
+        """
+        self._shared = shared
         self.forwarder.share(filters)
         self.custody.share(filters)
+
+    def report_traces(self, traces: ports.Traces) -> None:
+        """Pass traces that arrive to ``traces``, which says where they go."""
+        self._traces = traces
+
+    def report_torn(self, plans: ports.Plans) -> None:
+        """Report frames by trees that do not hold here to ``plans``."""
+        self._plans = plans
+
+    def widen(self, widened: bool, doubted: frozenset[str]) -> None:
+        """Deliver everything while ``widened``; ``doubted``: filters that may be wanted here."""
+        self.forwarder.widen(widened, doubted)
+
+    def follow_link_rules(self, rules: Mapping[BrokerId, LinkRules], others: LinkRules) -> bool:
+        """Use these rules of links from now on; return whether they changed."""
+        return self._policies.follow(rules, others)
+
+    def follow_rules(self) -> None:
+        """The rules of our broker's edge changed."""
+        self.forwarder.follow_rules()
+
+    @property
+    def flows(self) -> FlowMeter:
+        return self.intake.flows
 
     def tend(self, now: Now) -> bool:
         """Bound what custody keeps, every second or so; return whether routes changed."""
@@ -273,7 +354,7 @@ class DataPlane:
             self.forwarder.set_route(filter, route)
         return bool(ended)
 
-    def share_of_turn(self, publishes: Sequence[ports.Inbound]) -> int:
+    def share_of_turn(self, publishes: Sequence[Inbound]) -> int:
         """How many of ``publishes`` one turn of the loop takes, at least one.
 
         A client may have subscribed thousands of filters that all match one publication.
@@ -282,12 +363,12 @@ class DataPlane:
             return len(publishes)
         return self.forwarder.share_of_turn([packet.topic for packet, _, _ in publishes])
 
-    def on_publishes(self, chunk: memoryview, publishes: Sequence[ports.Inbound], now: Now) -> None:
+    def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound], now: Now) -> None:
         """Take all PUBLISHes of one socket read of the data connection; ``chunk`` is not kept."""
         if (stamps := self.delivery.stamps) is not None:
             chunk, publishes = stamps.leaving(chunk, publishes, but=self.data_topic, now_ms=now.ms)
-        if self.shared is not None:
-            self.shared.on_publishes(chunk, publishes)
+        if self._shared is not None:
+            self._shared.on_publishes(chunk, publishes)
         data_topic = self.data_topic
         # An idle agent gets reads of one, with nothing gathered: no batch is made for these.
         if len(publishes) == 1 and not self.intake.filled:
@@ -522,8 +603,8 @@ class DataPlane:
         elif frame.flags:
             self._keep_or_deliver(frame, route, now, first=first)
         elif is_inbox_key(frame.keys):
-            if first and self.shared is not None and frame.keys == self._inbox_key:
-                self.shared.on_parcel(frame)
+            if first and self._shared is not None and frame.keys == self._inbox_key:
+                self._shared.on_parcel(frame)
         elif first and route.deliver:
             self._deliver(frame, now)
         if not route.sends:
@@ -550,13 +631,13 @@ class DataPlane:
         route = self.forwarder.route_frame(frame.keys, mask, sender=sender, origin=frame.origin)
         if not route.rescue:
             return route
-        if self.plans is not None:
-            self.plans.on_torn(route.torn, sender, now)
+        if self._plans is not None:
+            self._plans.on_torn(route.torn, sender, now)
         return rescued(frame, route, seen, self.forwarder, self._self_id)
 
     def _on_trace(self, frame: Frame, now: Now) -> None:
         """Forward a frame without publications as if it were one of QoS 0 with some."""
-        if self.traces is None or frame.origin == self._self_id:
+        if self._traces is None or frame.origin == self._self_id:
             return
         first, new = self._duplicates.admit(
             frame.origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask, sender=frame.sender
@@ -565,7 +646,7 @@ class DataPlane:
         if first or new:
             route = self._route(frame, new, self._duplicates, now)
         try:
-            sends, body = self.traces.on_frame(frame, route)
+            sends, body = self._traces.on_frame(frame, route)
         except DecodeError as error:
             self.delivery.malformed(error, now.ms)
             return

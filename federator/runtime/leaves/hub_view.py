@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from federator.protocol.data.arrivals import Arrivals
+from federator.protocol.leaves.arrivals import Arrivals
 from federator.protocol.types import BrokerId
-from federator.runtime.agent.agent import Agent
 from federator.runtime.custody.stores import counts
+from federator.runtime.leaves.role import BrokerAgent
 
 if TYPE_CHECKING:
-    from federator.runtime.agent.beside.hub import Hub
+    from federator.runtime.leaves.hub import Hub
 
 Section = dict[str, Any]
 
@@ -46,11 +46,11 @@ def leaves_section(hub: "Hub | None") -> list[dict[str, int]]:
     return [] if hub is None else [_leaf(hub, id, port) for id, port in sorted(hub.ports.items())]
 
 
-def _leaf(hub: "Hub", id: BrokerId, port: Agent) -> dict[str, int]:
-    counters, links = port.data.path.counters, port.control.connections.all
+def _leaf(hub: "Hub", id: BrokerId, port: BrokerAgent) -> dict[str, int]:
+    counters, links = port.path.counters, port.connections.all
     return {
         "id": id,
-        "up": bool(port.control.node.links.up),
+        "up": bool(port.node.links.up),
         "served_by": hub.served_by(id),
         "filters_wanted": hub.wanted[id],
         "filters_told": len(hub.switch.leaves[id]),
@@ -63,21 +63,19 @@ def _leaf(hub: "Hub", id: BrokerId, port: Agent) -> dict[str, int]:
     }
 
 
-def _refused(port: Agent) -> dict[str, int]:
+def _refused(port: BrokerAgent) -> dict[str, int]:
     """Messages and frames that a leaf sent and we refused since we started.
 
     They are malformed or not authentic, beyond the leaf's bound of filters, or against its link
     rules.
     """
-    control, data = port.control, port.data
-    node, traffic, frames = control.node, control.traffic, data.path.plane.counters
+    node, traffic, frames = port.node, port.traffic, port.path.counters
     messages = [traffic.presumed, traffic.malformed]
-    messages += [] if control.trust is None else [control.trust.words.refused]
     return {
         "frames_refused": frames.frames_of_strangers + frames.malformed_frames,
-        "words_refused": sum(sum(counts.values()) for counts in messages),
+        "words_refused": sum(sum(counts.values()) for counts in messages) + port.words_refused,
         "filters_refused": node.meshes.refused + node.topic_routing.refused,
-        "publications_refused": data.link_policies.withheld_in,
+        "publications_refused": port.link_policies.withheld_in,
     }
 
 
@@ -92,6 +90,6 @@ def ports_section(hub: "Hub | None") -> Section | None:
         return None
     sums = Counter[str]({"leaves": len(hub.ports)})
     for port in hub.ports.values():
-        path = port.data.path
+        path = port.path
         sums.update(to_builtins(path.counters) | counts(path.custody, path.stores))
     return dict(sums)

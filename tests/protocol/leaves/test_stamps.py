@@ -2,9 +2,9 @@
 
 from mqtt5 import PublishPacket, QoS
 
-from federator.protocol.data.stamps import PROPERTY, TWIN_MS, OwnNumbers, StampBook, Stamps
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame
 from federator.protocol.forwarding.publications import packets_in
+from federator.protocol.leaves.stamps import PROPERTY, TWIN_MS, OwnNumbers, StampBook, Stamps
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt.wire import inbound_of
 

@@ -24,12 +24,21 @@ Task = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of an agent: its subscriptions, its handlers by topic, filter or type, its tasks."""
+    """A part of an agent: its subscriptions, its handlers by topic, filter or type, its tasks.
+
+    Attributes:
+        leave: Called before the agent sends its byes,
+        end: and awaited when these are on their way.
+        last: Its handlers are called after those of all other parts.
+    """
 
     subscriptions: Sequence[TopicFilter] = ()
     topics: Mapping[str, TopicHandler] = field(default_factory=dict)
     messages: Mapping[type, MessageHandler] = field(default_factory=dict)
     tasks: Mapping[str, Task] = field(default_factory=dict)
+    leave: Callable[[], None] = lambda: None
+    end: Task | None = None
+    last: bool = False
 
 
 class Dispatch:
@@ -43,7 +52,7 @@ class Dispatch:
         self._by_topic: dict[str, list[TopicHandler]] = defaultdict(list)
         self._by_filter: list[tuple[str, TopicHandler]] = []
         self._by_message: dict[type, MessageHandler] = {}
-        for part in parts:
+        for part in sorted(parts, key=lambda part: part.last):
             for topic, handler in part.topics.items():
                 if "+" in topic or "#" in topic:
                     self._by_filter.append((topic, handler))

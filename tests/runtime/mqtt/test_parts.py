@@ -3,7 +3,7 @@
 from mqtt5 import PublishPacket
 
 from federator.protocol.messages.control import Bye, Revoked
-from federator.runtime.agent.parts import Dispatch, Part
+from federator.runtime.mqtt.parts import Dispatch, Part
 
 
 def test_all_who_take_a_topic_are_told_in_the_order_of_the_parts():

@@ -29,10 +29,16 @@ from typing import Final, NamedTuple
 
 from mqtt5 import PublishPacket
 
-from federator.protocol.data.handover import Turn
-from federator.protocol.data.ports import Inbound, KnownStamp
+from federator.protocol.custody.ports import KnownStamp
 from federator.protocol.forwarding.frames import Frame
-from federator.protocol.forwarding.publications import joined, packets_in, remade, topics_of
+from federator.protocol.forwarding.publications import (
+    Inbound,
+    joined,
+    packets_in,
+    remade,
+    topics_of,
+)
+from federator.protocol.leaves.handover import Turn
 from federator.protocol.types import BrokerId, Millis
 
 PROPERTY: Final = "federator-stamp"
@@ -144,10 +150,11 @@ class Stamps:
         *,
         is_port: bool = False,
         again: Callable[[bytes], None] | None = None,
+        turn: Turn | None = None,
     ) -> None:
         self.book = book
         self.again = again
-        self.turn: Turn | None = None
+        self.turn = turn
         self.stamping = False
         self.repeats = 0
         self.unsaved: deque[KnownStamp] = deque(maxlen=KNOWN_MAX)
