@@ -10,7 +10,6 @@ from federator.protocol.retained.store import (
     PAGE_STEPS_MAX,
     STEP_TOPICS_MAX,
     RetainedStore,
-    Verdict,
     digest_of_buckets,
 )
 from federator.protocol.retained.versions import Version
@@ -39,100 +38,6 @@ def look(store, filter, **found):
     return erase
 
 
-def test_a_value_that_was_never_heard_of_is_older_than_any_known_one(store):
-    look(store, "#", a=7)
-
-    assert store.get("a").version == Version(0, 0, ME)
-    assert store.get("a").here
-
-
-def test_a_value_changed_unseen_comes_right_after_the_one_it_replaced(store):
-    before = known(store, "a", 50, 7)
-
-    look(store, "#", a=8)
-
-    assert before < store.get("a").version < Version(51, 0, 0)
-    assert store.get("a").digest == 8
-
-
-def test_a_value_gone_unseen_is_a_delete_right_after_it(store):
-    before = known(store, "a", 50, 7)
-
-    look(store, "#")
-
-    assert store.get("a").deleted
-    assert before < store.get("a").version < Version(51, 0, 0)
-
-
-def test_after_a_restart_of_the_broker_what_differs_is_old_and_what_lacks_is_lost(store):
-    for topic in "abc":
-        known(store, topic, 50, 7)
-    store.broker_restarted()
-
-    look(store, "#", a=8, b=7)
-
-    assert store.get("a").version == Version(0, 0, ME)
-    assert store.get("b").version == Version(50, 0, OTHER)
-    assert store.get("b").here
-    assert store.get("c") is None
-
-
-def test_a_value_that_comes_back_out_of_a_file_after_its_delete_is_erased(store):
-    known(store, "a", 50, deleted=True)
-    store.broker_restarted()
-
-    assert look(store, "#", a=7) == ["a"]
-
-
-def test_what_changed_during_a_look_is_not_judged_by_it(store):
-    known(store, "a", 50, 7)
-    since = store.touched
-    newer = known(store, "a", 60, 8)
-    added = known(store, "b", 60, 8)
-
-    store.on_found({"a": 7}, since=since, now_us=100)
-    list(store.on_scanned(["#"], {"a": 7}, since=since, now_us=100))
-
-    assert store.get("a").version == newer
-    assert store.get("b").version == added
-
-
-def test_what_others_set_and_may_have_been_lost_on_the_way_is_not_taken_for_a_change(store):
-    known(store, "a", 50, 7)
-    mine = known(store, "b", 50, 7, origin=ME)
-    store.doubt_others(since_us=50)
-
-    look(store, "#", a=6, b=6)
-
-    assert store.get("a").version == Version(0, 0, ME)
-    assert store.get("b").version == mine.successor(ME)
-
-
-def test_an_arriving_value_is_newer_the_same_or_older(store):
-    version = Version(50, 0, OTHER)
-
-    def judge(time_us):
-        return store.admit("a", Version(time_us, 0, OTHER), 7, deleted=False, now_us=100)
-
-    assert judge(50) is Verdict.NEWER
-    assert judge(50) is Verdict.SAME
-    assert judge(49) is Verdict.OLDER
-    assert store.get("a").version == version
-    store.doubt("a")
-    assert judge(50) is Verdict.NEWER
-
-
-def test_private_topics_are_not_noted():
-    store = RetainedStore(
-        ME, tombstone_keep_us=KEEP_US, allows_export=lambda topic: topic != "secret"
-    )
-
-    look(store, "#", secret=1, open=1)
-
-    assert store.get("secret") is None
-    assert store.get("open") is not None
-
-
 def test_what_is_kept_is_no_news_until_somebody_wants_it():
     kept = {"new", "set", "gone"}
     keeping = Keeping()
@@ -152,29 +57,6 @@ def test_what_is_kept_is_no_news_until_somebody_wants_it():
 
     assert [store.get(topic).digest for topic in ("new", "set")] == [1, 2]
     assert store.get("gone").deleted
-
-
-def test_tombstones_are_forgotten_after_a_while(store):
-    known(store, "a", 50, deleted=True)
-    assert store.tombstones == 1
-
-    store.expire(50 + KEEP_US)
-    assert store.tombstones == 1
-    store.expire(51 + KEEP_US)
-
-    assert len(store) == store.tombstones == 0
-
-
-def test_no_more_topics_are_held_than_allowed():
-    store = RetainedStore(ME, topics_max=2, tombstone_keep_us=KEEP_US)
-
-    for topic in "abc":
-        known(store, topic, 50, 7)
-    known(store, "a", 60, 8)
-
-    assert len(store) == 2
-    assert store.places.refused == 1
-    assert store.get("a").digest == 8
 
 
 def test_a_successor_knows_what_its_predecessor_saved_in_whole_and_in_parts(store):
@@ -311,23 +193,6 @@ def test_a_restart_of_the_broker_costs_no_walk_and_is_on_disk_all_the_same(store
     assert {s.topic: s.here for s in store.take_changes(10)} == {"a": False, "b": True, "c": True}
     assert {s.topic: s.here for s in store.save()()} == {"a": False, "b": True, "c": True}
     assert all(saved.here for saved in whole())
-
-
-def test_what_differs_from_the_last_look_was_set_after_it(store):
-    store.put("a", Version(5, 0, 2), 1, deleted=False, now_us=5)
-    store.put("gone", Version(5, 0, 2), 1, deleted=False, now_us=5)
-    store.put("ahead", Version(900, 3, 2), 1, deleted=False, now_us=5)
-    since = store.touched
-
-    found = {"a": 2, "new": 1, "ahead": 2}
-    store.on_found(found, since=since, now_us=200, seen_us=100)
-    for _ in store.on_scanned(["#"], found, since=since, now_us=200, seen_us=100):
-        pass
-
-    assert store.get("a").version == store.get("new").version == Version(100, 0, 1)
-    assert store.get("gone").version == Version(100, 0, 1)
-    assert store.get("gone").deleted
-    assert store.get("ahead").version == Version(900, 4, 1), "never older than what it replaced"
 
 
 def test_a_value_that_may_have_lost_its_place_is_not_taken_for_a_new_one():
