@@ -43,30 +43,41 @@ class Pipe:
 class ModelBroker:
     """A broker of one client: takes what is published, delivers what it is told to."""
 
-    def __init__(self, number, version):
+    unreleased_max = RECEIVE_MAX
+
+    def __init__(self, version, *, number=0, receive_max=RECEIVE_MAX):
         self.number = number
         self.version = version
+        self.receive_max = receive_max  # of the client
         self.inward = Pipe(wire.FROM_CLIENT)
         self.outward = Pipe(wire.FROM_SERVER)
         self.connected = False
+        self.will = None
+        self.refuses = 0  # the reason in its CONNACK
+        self.codes = {}  # what it says to a filter, if not what was asked for
+        self.filters = {}  # options, with the QoS that was granted
         self.handed = []  # payloads it gave to subscribers, its agent among them
         self.safe = 0  # how many of them its agent has in its log
-        self.filters = {}
-        self._received = {}  # QoS 2, not released
-        self._outstanding = {}  # our ids: QoS, and whether released
+        self.heard = Counter()
+        self.received = {}  # QoS 2, not released
+        self._outstanding = {}  # our ids: QoS, and 3 when released
         self._next = 0
+
+    def publish(self, topic, payload, qos, retain=False):
+        """A publication is here."""
+        self.handed.append(payload)
 
     def deliver(self, topic, payload, qos, retain=False):
         """Send a publication to the client."""
-        if len(self._outstanding) >= RECEIVE_MAX or not self.connected:
+        if not self.connected or (qos and len(self._outstanding) >= self.receive_max):
             return False
         packet_id = 0
         if qos:
-            self._next = self._next % RECEIVE_MAX + 1
+            self._next = self._next % 40 + 1
             while self._next in self._outstanding:
-                self._next = self._next % RECEIVE_MAX + 1
+                self._next = self._next % 40 + 1
             packet_id = self._next
-            self._outstanding[packet_id] = [qos, False]
+            self._outstanding[packet_id] = qos
         self.outward.bytes += wire.write_publish(
             topic, payload, version=self.version, qos=qos, retain=retain, packet_id=packet_id
         )
@@ -78,57 +89,87 @@ class ModelBroker:
         for packet in packets:
             self._read(block, packet)
 
-    def _ack(self, kind, packet_id):
-        self.outward.bytes += wire.write_ack(kind, packet_id, self.version)
+    def on_subscribed(self, filters):
+        """Filters that were granted, with their options."""
+
+    def on_finished(self):
+        """The client has acknowledged a delivery."""
+
+    def _say(self, packet):
+        self.outward.bytes += packet
+
+    def _ack(self, kind, packet_id, reason=0):
+        self._say(wire.write_ack(kind, packet_id, self.version, reason))
 
     def _read(self, block, packet):
         kind, version = packet[0] & 0xF0, self.version
         assert self.connected or kind == Kind.CONNECT, "the first packet is a CONNECT"
+        self.heard[kind] += 1
         match kind:
             case Kind.CONNECT:
                 assert not self.connected
-                self.connected = True
-                answer = wire.Connack(session_present=False, reason=0)
-                self.outward.bytes += wire.write_connack(answer, version)
+                self.connected = not self.refuses
+                self.will = wire.read_connect(block, packet).will
+                answer = wire.Connack(session_present=False, reason=self.refuses)
+                self._say(wire.write_connack(answer, version))
             case Kind.SUBSCRIBE:
+                self._on_subscribe(wire.read_request(block, packet, version))
+            case Kind.UNSUBSCRIBE:
                 request = wire.read_request(block, packet, version)
-                self.filters.update(dict(request.filters))
-                codes = bytes(options & 3 for _, options in request.filters)
+                there = [self.filters.pop(f, None) is not None for f in request.filters]
+                codes = bytes(0 if each else 0x11 for each in there) if version == V5 else b""
                 answer = wire.Answer(request.packet_id, codes)
-                self.outward.bytes += wire.write_answer(Kind.SUBACK, answer, version)
+                self._say(wire.write_answer(Kind.UNSUBACK, answer, version))
             case Kind.PUBLISH:
-                _, packet_id, _, _ = wire.read_publish(block, packet, version)
-                _, payload, _ = wire.read_payload(block[packet[1] : packet[3]], version)
-                match (packet[0] & wire.QOS) >> 1:
-                    case 0:
-                        self.handed.append(payload)
-                    case 1:
-                        self.handed.append(payload)
-                        self._ack(Kind.PUBACK, packet_id)
-                    case 2:
-                        assert len(self._received) < RECEIVE_MAX, "more than it may take"
-                        self._received[packet_id] = payload
-                        self._ack(Kind.PUBREC, packet_id)
+                self._on_publish(block, packet)
             case Kind.PUBREL:
                 packet_id, _ = wire.read_ack(block, packet, version)
-                if packet_id in self._received:
-                    self.handed.append(self._received.pop(packet_id))
-                self._ack(Kind.PUBCOMP, packet_id)
-            case Kind.PUBACK:
+                reason = 0 if packet_id in self.received else wire.Reason.PACKET_ID_NOT_FOUND
+                if not reason:
+                    self.publish(*self.received.pop(packet_id))
+                self._ack(Kind.PUBCOMP, packet_id, reason)
+            case Kind.PUBACK | Kind.PUBREC | Kind.PUBCOMP:
                 packet_id, _ = wire.read_ack(block, packet, version)
-                assert self._outstanding.pop(packet_id)[0] == 1
-            case Kind.PUBREC:
-                packet_id, _ = wire.read_ack(block, packet, version)
-                assert self._outstanding[packet_id] == [2, False]
-                self._outstanding[packet_id][1] = True
-                self._ack(Kind.PUBREL, packet_id)
-            case Kind.PUBCOMP:
-                packet_id, _ = wire.read_ack(block, packet, version)
-                assert self._outstanding.pop(packet_id) == [2, True]
+                assert self._outstanding[packet_id] == ANSWERED[kind]
+                if kind == Kind.PUBREC:
+                    self._outstanding[packet_id] = 3
+                    self._ack(Kind.PUBREL, packet_id)
+                else:
+                    del self._outstanding[packet_id]
+                    self.on_finished()
             case Kind.PINGREQ:
-                self.outward.bytes += wire.PINGRESP
+                self._say(wire.PINGRESP)
             case _:
                 raise AssertionError(f"{Kind(kind).name} at a broker")
+
+    def _on_subscribe(self, request):
+        codes = [self.codes.get(filter_, options & 3) for filter_, options in request.filters]
+        granted = {
+            filter_: options & ~3 | code
+            for (filter_, options), code in zip(request.filters, codes, strict=True)
+            if code < 0x80
+        }
+        self.filters |= granted
+        answer = wire.Answer(request.packet_id, bytes(codes))
+        self._say(wire.write_answer(Kind.SUBACK, answer, self.version))
+        self.on_subscribed(granted)
+
+    def _on_publish(self, block, packet):
+        topic, packet_id, _, _ = wire.read_publish(block, packet, self.version)
+        _, payload, _ = wire.read_payload(block[packet[1] : packet[3]], self.version)
+        qos, retain = (packet[0] & wire.QOS) >> 1, bool(packet[0] & wire.RETAIN)
+        if qos == 2:
+            assert len(self.received) < self.unreleased_max, "more than it may take"
+            self.received[packet_id] = topic, payload, qos, retain
+            self._ack(Kind.PUBREC, packet_id)
+            return
+        self.publish(topic, payload, qos, retain)
+        if qos:
+            self._ack(Kind.PUBACK, packet_id)
+
+
+ANSWERED = {Kind.PUBACK: 1, Kind.PUBREC: 2, Kind.PUBCOMP: 3}
+"""What is outstanding when such an answer comes."""
 
 
 class ModelClient:
@@ -228,7 +269,7 @@ class World:
         self.session = ClientSession(wire.Connect(version, "c", True, 60))
         self.journal = Journal(recent_ms=10**9, bytes_max=10**9)
         self.client = ModelClient(version)
-        self.brokers = [ModelBroker(0, version)]
+        self.brokers = [ModelBroker(version)]
         self.orders = []
         self.marks = {}
         self.session.join()
@@ -283,7 +324,7 @@ class World:
         match order:
             case FindBroker():
                 kept = self.journal.take_unsafe(self.broker.number).get("c", [])
-                self.brokers.append(ModelBroker(len(self.brokers), self.version))
+                self.brokers.append(ModelBroker(self.version, number=len(self.brokers)))
                 self.session.join([each.packet for each in kept])
                 self.flush()
             case AskSettled(token):

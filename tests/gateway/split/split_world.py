@@ -13,7 +13,7 @@ from federator.gateway.split.session import SplitSession
 from federator.gateway.split.topic_owners import TopicOwners
 from federator.gateway.wire import V5, Kind, Property
 from federator.protocol.filters import matches
-from tests.gateway.world import Pipe
+from tests.gateway.world import ModelBroker, Pipe
 
 UPSTREAMS = (("edge/#", "+/hot"), ("edge/2/#", "far/+/x"))
 TOPICS = ("edge/1", "edge/2/a", "a/hot", "far/1/x", "far/1/y", "a/b", "b")
@@ -32,136 +32,38 @@ FILTERS = (
 )
 
 
-class TopicBroker:
-    """A broker with one client."""
+class TopicBroker(ModelBroker):
+    """A broker that gives its client what it subscribes to, retained values among it."""
+
+    unreleased_max = 2**16
 
     def __init__(self, version, receive_max):
-        self.version = version
-        self.receive_max = receive_max
-        self.inward = Pipe(wire.FROM_CLIENT)
-        self.outward = Pipe(wire.FROM_SERVER)
-        self.filters = {}
+        super().__init__(version, receive_max=receive_max)
         self.retained = {}
-        self.handed = []
-        self.will = None
-        self.codes = {}  # what it says to a filter, if not what was asked for
-        self.refuses = 0
-        self.heard = Counter()
-        self.received = {}
         self._waiting = deque()
-        self._outstanding = {}
-        self._next = 0
-
-    def read(self, size=None):
-        """Take what came."""
-        block, packets = self.inward.take(size)
-        for packet in packets:
-            self._read(block, packet)
 
     def publish(self, topic, payload, qos, retain=False):
-        """Somebody publishes."""
-        self.handed.append(payload)
+        super().publish(topic, payload, qos, retain)
         if retain:
             self.retained[topic] = payload, qos
-        granted = [g for f, g in self.filters.items() if matches(wire_plain(f), topic)]
+        granted = [o & 3 for f, o in self.filters.items() if matches(wire_plain(f), topic)]
         if granted:
-            self._give(topic, payload, min(qos, max(granted)), retain=False)
+            self._give(topic, payload, min(qos, max(granted)), False)
 
-    def _give(self, topic, payload, qos, *, retain):
-        if qos and len(self._outstanding) >= self.receive_max:
-            self._waiting.append((topic, payload, qos, retain))
-            return
-        packet_id = 0
-        if qos:
-            self._next = self._next % 40 + 1
-            while self._next in self._outstanding:
-                self._next = self._next % 40 + 1
-            packet_id = self._next
-            self._outstanding[packet_id] = qos
-        self.outward.bytes += wire.write_publish(
-            topic, payload, version=self.version, qos=qos, retain=retain, packet_id=packet_id
-        )
-
-    def _finish(self, packet_id):
-        del self._outstanding[packet_id]
-        if self._waiting:
-            topic, payload, qos, retain = self._waiting.popleft()
-            self._give(topic, payload, qos, retain=retain)
-
-    def _say(self, packet):
-        self.outward.bytes += packet
-
-    def _ack(self, kind, packet_id):
-        self._say(wire.write_ack(kind, packet_id, self.version))
-
-    def _read(self, block, packet):
-        kind, version = packet[0] & 0xF0, self.version
-        self.heard[kind] += 1
-        match kind:
-            case Kind.CONNECT:
-                self.will = wire.read_connect(block, packet).will
-                answer = wire.Connack(session_present=False, reason=self.refuses)
-                self._say(wire.write_connack(answer, version))
-            case Kind.SUBSCRIBE:
-                self._on_subscribe(wire.read_request(block, packet, version))
-            case Kind.UNSUBSCRIBE:
-                request = wire.read_request(block, packet, version)
-                there = [self.filters.pop(f, None) is not None for f in request.filters]
-                codes = bytes(0 if each else 0x11 for each in there) if version == V5 else b""
-                answer = wire.Answer(request.packet_id, codes)
-                self._say(wire.write_answer(Kind.UNSUBACK, answer, version))
-            case Kind.PUBLISH:
-                self._on_publish(block, packet)
-            case Kind.PUBREL:
-                packet_id, _ = wire.read_ack(block, packet, version)
-                reason = 0 if packet_id in self.received else wire.Reason.PACKET_ID_NOT_FOUND
-                if not reason:
-                    self.publish(*self.received.pop(packet_id))
-                self._say(wire.write_ack(Kind.PUBCOMP, packet_id, version, reason))
-            case Kind.PUBACK:
-                packet_id, _ = wire.read_ack(block, packet, version)
-                assert self._outstanding[packet_id] == 1
-                self._finish(packet_id)
-            case Kind.PUBREC:
-                packet_id, _ = wire.read_ack(block, packet, version)
-                assert self._outstanding[packet_id] == 2
-                self._outstanding[packet_id] = 3
-                self._ack(Kind.PUBREL, packet_id)
-            case Kind.PUBCOMP:
-                packet_id, _ = wire.read_ack(block, packet, version)
-                assert self._outstanding[packet_id] == 3
-                self._finish(packet_id)
-            case Kind.PINGREQ:
-                self._say(wire.PINGRESP)
-            case _:
-                raise AssertionError(f"{Kind(kind).name} at a broker")
-
-    def _on_subscribe(self, request):
-        codes = []
-        for filter_, options in request.filters:
-            code = self.codes.get(filter_, options & 3)
-            codes.append(code)
-            if code < 0x80:
-                self.filters[filter_] = code
-        answer = wire.Answer(request.packet_id, bytes(codes))
-        self._say(wire.write_answer(Kind.SUBACK, answer, self.version))
-        for (filter_, options), code in zip(request.filters, codes, strict=True):
-            if code < 0x80 and options & wire.RETAIN_HANDLING != 0x20:
+    def on_subscribed(self, filters):
+        for filter_, options in filters.items():
+            if options & wire.RETAIN_HANDLING != 0x20:
                 for topic, (payload, qos) in sorted(self.retained.items()):
                     if matches(filter_, topic):
-                        self._give(topic, payload, min(qos, code), retain=True)
+                        self._give(topic, payload, min(qos, options & 3), True)
 
-    def _on_publish(self, block, packet):
-        topic, packet_id, _, _ = wire.read_publish(block, packet, self.version)
-        _, payload, _ = wire.read_payload(block[packet[1] : packet[3]], self.version)
-        qos, retain = (packet[0] & wire.QOS) >> 1, bool(packet[0] & wire.RETAIN)
-        if qos == 2:
-            self.received[packet_id] = topic, payload, qos, retain
-            self._ack(Kind.PUBREC, packet_id)
-            return
-        self.publish(topic, payload, qos, retain)
-        if qos:
-            self._ack(Kind.PUBACK, packet_id)
+    def on_finished(self):
+        if self._waiting:
+            self._give(*self._waiting.popleft())
+
+    def _give(self, *publication):
+        if not self.deliver(*publication):
+            self._waiting.append(publication)
 
 
 def wire_plain(filter_):
