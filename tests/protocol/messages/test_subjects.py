@@ -8,8 +8,6 @@ from federator.protocol.messages.control import CoreAnn, Hello, RepairRequest, S
 from federator.protocol.messages.subjects import subjects
 from tests.protocol.hostile import UNLINKED, samples
 
-OF_NOBODY = {"hello", "bye", "revoked", "datagram", "torn", "mark", "window"}
-
 
 @pytest.mark.parametrize(
     ("message", "about"),
