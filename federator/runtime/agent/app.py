@@ -145,7 +145,7 @@ async def _be_agent(
 ) -> None:
     settings, control = agent.settings, agent.control
     hub, move = beside.hub, beside.move
-    pages = AgentPages(agent, reloader, beside)
+    pages = AgentPages(agent.services, reloader, beside)
     own_links = (control.link, control.data_link)
     async with http_page(pages, settings.http) as port:
         if port is not None:

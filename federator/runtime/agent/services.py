@@ -114,14 +114,7 @@ class Services:
         )
         self.ready = self._ready()
         self.health = self._health()
-        self.links = LinkView(
-            links=node.links,
-            neighbours=control.connections,
-            transports=data.transports,
-            loads=self.link_loads,
-            judge=self.ready.judge,
-            name_of=node.failover.name_of,
-        )
+        self.links = self._links()
         self.routes = RoutesView(
             node,
             policy=data.policy,
@@ -226,6 +219,17 @@ class Services:
             traffic=control.traffic,
             blocks=(data.stores.block, self.log_watch.block),
             hindrances=self.log_watch.hindrances,
+        )
+
+    def _links(self) -> LinkView:
+        control, node = self.control, self.control.node
+        return LinkView(
+            links=node.links,
+            neighbours=control.connections,
+            transports=self.data.transports,
+            loads=self.link_loads,
+            judge=self.ready.judge,
+            name_of=node.failover.name_of,
         )
 
     def _serving(self) -> LeafServingService:

@@ -20,7 +20,6 @@ from federator.config.settings import Settings
 from federator.protocol.forwarding.counters import DELAY_BOUNDS_US
 from federator.protocol.opentelemetry.spans import PLACES
 from federator.protocol.telemetry.agent_status import AgentStatus
-from federator.runtime.agent.agent import Agent
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts
 from federator.runtime.agent.services import Services
@@ -63,13 +62,13 @@ class AgentPages(AgentView):
     """The HTTP pages of an agent."""
 
     def __init__(
-        self, agent: Agent, reloader: Reloader[Settings], beside: Beside = Beside()
+        self, services: Services, reloader: Reloader[Settings], beside: Beside = Beside()
     ) -> None:
         self.http_refused: Callable[[], int] = lambda: 0
-        self._agent = agent
+        self._services = services
         self._reloader = reloader
         self._beside = beside
-        holders = agent.settings.credential_holders()
+        holders = services.settings.credential_holders()
         self._certificates = expiries_s(holder.cert_file for _, holder in holders)
         self._lags_s: deque[float] = deque([0.0], maxlen=LAGS_KEPT)
 
@@ -83,11 +82,12 @@ class AgentPages(AgentView):
             self._lags_s.append(max(0.0, loop.time() - due_s))
 
     def ready(self) -> tuple[bool, str]:
-        return self._agent.services.ready()
+        return self._services.ready()
 
     def status(self) -> Section:
         """The status, with routes, flows, groups and names beside."""
-        services, data, status = self._agent.services, self._agent.data, self.read()
+        services, status = self._services, self.read()
+        data = services.data
         return {
             **asdict(status),
             **services.routes.status(),
@@ -102,29 +102,31 @@ class AgentPages(AgentView):
         return families((*metrics.AGENT, *metrics.LINK), self.read())
 
     def explain(self, topic: str) -> Section:
-        return self._agent.services.routes.explain(topic) | {"names": self._names()}
+        return self._services.routes.explain(topic) | {"names": self._names()}
 
     def routes(self) -> Iterable[Section]:
-        return self._agent.services.routes.routes()
+        return self._services.routes.routes()
 
     def controller(self) -> Section:
-        return controller_page(self._agent.control.node.failover, self._agent.settings.broker_id)
+        return controller_page(
+            self._services.control.node.failover, self._services.settings.broker_id
+        )
 
     def topology(self) -> Section:
-        settings = self._agent.settings.topology
+        settings = self._services.settings.topology
         return topology_page(
-            self._agent.control.node, mode=settings.mode, wanted=settings.neighbours
+            self._services.control.node, mode=settings.mode, wanted=settings.neighbours
         )
 
     def _names(self) -> dict[str, str]:
         """The names of all brokers that have one, by id."""
-        names = self._agent.control.node.failover.names()
+        names = self._services.control.node.failover.names()
         return {str(id): name for id, name in names.items()}
 
     def read(self) -> AgentStatus:
         """The status now."""
-        settings, control, beside = self._agent.settings, self._agent.control, self._beside
-        data, services = self._agent.data, self._agent.services
+        services, beside = self._services, self._beside
+        settings, control, data = services.settings, services.control, services.data
         condition = services.ready.condition()
         totals = {transport.section: transport.totals() for transport in data.transports.all}
         return AgentStatus(

@@ -59,7 +59,8 @@ def name(owed):
 
 
 def sent(sends):
-    return [f"sends {' '.join(map(name, sends))}"] if sends else []
+    names = [name(owed) for owed in sends]
+    return [f"sends {' '.join(names)}"] if names else []
 
 
 @scenes(*Path(__file__).parent.glob("*.txt"))
