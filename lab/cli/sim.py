@@ -23,7 +23,7 @@ import click
 from federator.cli.options import columns, option
 from federator.errors import DecodeError
 from federator.protocol.parameters import Strategy
-from lab.cli.common import Bars
+from lab.frame.printing import Bars
 from lab.sim import topologies
 from lab.sim.campaign import draw, run
 from lab.sim.manner import MOVES, Manner

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import click
 
 from federator.cli.options import columns, json_option, option
-from lab.cli.common import tell
+from lab.frame.printing import tell
 from lab.sim.large.plan import AREAS_MAX, HUBS_MAX, LEAVES_MAX, draw, room_for
 from lab.sim.large.run import Outcome, run
 
