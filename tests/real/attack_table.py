@@ -26,15 +26,18 @@ def main(path):
         bars = BARS | each.get("bars", {})
         over = {name for name, bar in bars.items() if each.get(name, 0) > bar}
         missed += len(over)
-        cells = [
-            f"[red]{each[name]}[/red]" if name in over else str(each.get(name, ""))
-            for name in COLUMNS
-        ]
+        texts = {name: as_text(each[name]) for name in COLUMNS if name in each}
+        texts |= {name: f"[red]{texts[name]}[/red]" for name in over}
+        cells = [texts.get(name, "") for name in COLUMNS]
         where = " > ".join(each.get("where", "").split(" > ")[-3:]) if "turn_ms" in over else ""
         table.add_row(*cells, where)
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     Console().print(f"{missed} bars of {len(BARS) * len(figures)} missed")
     return missed or not figures
+
+
+def as_text(value):
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":
