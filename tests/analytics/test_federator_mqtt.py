@@ -13,6 +13,7 @@ import pytest
 from federator_analytics.sources.federator_mqtt import register
 from pyspark.errors import PySparkException
 
+from federator.runtime.telemetry.spool_files import read_lines
 from tests.analytics.brokers import brokers
 from tests.analytics.spool_peer import SpoolPeer
 from tests.real.flow import Publisher, Subscriber, running
@@ -211,9 +212,9 @@ def held(agent):
     """(spool, batch) to lines, as the agent's own files say after its end."""
     found = {}
     for file in (agent.state_dir / "metrics").glob("*.jsonl"):
-        for line in file.read_text().splitlines():
-            told = json.loads(line)
-            found.setdefault((told["spool"], told["batch"]), Counter())[line] += 1
+        for _, _, line in read_lines(file.read_bytes()):
+            record = json.loads(line)
+            found.setdefault((record["spool"], record["batch"]), Counter())[line.decode()[:-1]] += 1
     return found
 
 

@@ -60,6 +60,7 @@ class RealClients(Part):
         self.collected: dict[BrokerId, set[str]] = {id: set() for id in plan.ids}  # ever
         self._recovering: set[BrokerId] = set()
         self._unnoted: dict[BrokerId, list[int]] = {}  # what agents that are dead sent lately
+        self._marker_may_be_older: set[BrokerId] = set()  # agents whose broker was killed
         self._connections: dict[BrokerId, DataConnection] = {}  # the newest of each agent
         for subscriber in self.subscribers.values():
             self.agenda.at(subscriber.plan.start_ms, subscriber.start)
@@ -90,6 +91,8 @@ class RealClients(Part):
             if each in self.hosts:
                 self.hosts[each].connection.broker_dies()
             self._recovering.add(each)
+            if not orderly:
+                self._marker_may_be_older.add(each)
         for subscriber in self.subscribers.values():
             if subscriber.plan.broker == id:
                 subscriber.broker_lost()
@@ -268,11 +271,13 @@ class RealClients(Part):
         if host is None or host.data is not None:
             return
         unnoted = self._unnoted.pop(agent.id, ())
-        if not host.broker.retains(agent.data.delivery.marker_topic):
+        lost = not host.broker.retains(agent.data.delivery.marker_topic)
+        if lost or agent.id in self._marker_may_be_older:
             for number in unnoted:
                 self.ledger.tolerate_at(agent.id, number)
         host.connect()
         self._recovering.discard(agent.id)
+        self._marker_may_be_older.discard(agent.id)
         for port in self.world.beside.get(agent.id, ()):
             for name in (control_client_id, data_client_id):
                 session = host.broker.sessions.get(name(port))

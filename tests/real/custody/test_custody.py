@@ -37,7 +37,8 @@ def victims(outcome, kind):
 async def hurt(folder, grid, clients, *faults, **options):
     """The outcome of a chaos run; fails with its verdict when a promise was broken."""
     plan = Plan(
-        grid=grid, minutes=0, rate=RATE, classes=faults, sys_interval_s=1, hold_s=HOLD_S,
+        rows=grid.rows, columns=grid.columns, minutes=0, rate=RATE, classes=faults,
+        sys_interval_s=1, hold_s=HOLD_S,
         **{"seed": 1, "qos": (1,), "rounds": 1, "redundancy": 1, **options},
     )  # fmt: skip
     outcome = await ChaosRun(plan, folder, small_disks=False, layout=clients).run()
