@@ -1,4 +1,4 @@
-"""What our programs share on the command line: verbs imported when used, errors as one line.
+"""Shared by our programs: verbs that are imported when used, and errors as one line.
 
 A verb's module is imported when the verb is used: ``federator run`` on a gateway must not pay for
 what a solver needs. Errors become one line and an exit code of ``sysexits.h`` here and nowhere
@@ -20,10 +20,10 @@ from federator import __version__
 from federator.errors import FederatorError
 
 USAGE, SOFTWARE, INTERRUPTED = 64, 70, 130
-"""Exit codes of ``sysexits.h``, and the shell's word for a Ctrl-C."""
+"""Exit codes of ``sysexits.h``, and the shell's code for Ctrl-C."""
 
 OURS = ("federator", "federator_analytics", "lab")
-"""Our own packages: one of their modules that is missing is a mistake of ours, not an extra."""
+"""Our own packages: a missing module of theirs is a bug, not a missing extra."""
 
 
 class ExtraMissingError(FederatorError):
@@ -31,9 +31,9 @@ class ExtraMissingError(FederatorError):
 
 
 def wheel(extra: str | None = None, *, of: str = "mqtt_federator") -> str:
-    """The file of this release that brings more packages, as pip is told it.
+    """The wheel of this release that brings more packages, as an argument for pip.
 
-    A file and not a name: what a package index has under our name may be somebody else's.
+    A file and not a name: a package index may have another project under our name.
     """
     return f"{of}-{__version__}-py3-none-any.whl" + (f"[{extra}]" if extra else "")
 
@@ -46,8 +46,8 @@ def verbs(
     Args:
         modules: Verb to the module that has it as ``command`` (or ``MODULE:NAME``), and one line
             of help.
-        brought_by: What brings the packages that these verbs import, as pip is told it, where the
-            daemon's own do not do: see ``wheel``.
+        brought_by: The argument for pip that installs the packages of these verbs, if they need
+            more than the daemon: see ``wheel``.
     """
 
     class Verbs(click.Group):
@@ -79,7 +79,7 @@ def _command(place: str, brought_by: str | None) -> click.Command:
 
 
 def imported(module: str, brought_by: str | None) -> ModuleType:
-    """That module of ours.
+    """Import one of our modules.
 
     Raises:
         ExtraMissingError: It needs packages that ``brought_by`` brings.
@@ -97,7 +97,7 @@ def imported(module: str, brought_by: str | None) -> ModuleType:
 def reference_option(
     show: Callable[[], None],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """``--reference``, by which a program prints its page of the documentation and ends."""
+    """The option ``--reference``: print the program's page of the documentation, and exit."""
 
     def called(context: click.Context, _: click.Parameter, wanted: bool) -> None:
         if wanted:
@@ -121,7 +121,7 @@ def run(
     *,
     within: Callable[[BaseException], FederatorError | None] = lambda _: None,
 ) -> NoReturn:
-    """Run one verb and exit as ``sysexits.h`` says.
+    """Run one verb and exit with a code of ``sysexits.h``.
 
     Args:
         arguments: Those of the process, unless given.
@@ -142,7 +142,7 @@ def explained(
     *,
     debug: bool,
 ) -> int:
-    """Print one line about ``error``, by which the program ``name`` ends; the exit code."""
+    """Print one line about the ``error`` that ends the program ``name``; return the exit code."""
     cause = _cause(error)
     cause = within(cause) or cause
     match cause:
@@ -160,10 +160,10 @@ def explained(
             click.echo(f"{name}: {cause}", err=True)
             return cause.exit_code
         case _:
-            return _own_up(error, cause, name, debug=debug)
+            return _internal_error(error, cause, name, debug=debug)
 
 
-def _own_up(error: BaseException, cause: BaseException, name: str, *, debug: bool) -> int:
+def _internal_error(error: BaseException, cause: BaseException, name: str, *, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     hint = "report it" if debug else f"run {name} --debug VERB for the traceback, and report it"
@@ -173,7 +173,7 @@ def _own_up(error: BaseException, cause: BaseException, name: str, *, debug: boo
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Of what a task group wrapped, the first that an operator can mend, or the first."""
+    """The first of a group's errors that an operator can mend, otherwise the first."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     causes = [_cause(inner) for inner in error.exceptions]

@@ -1,4 +1,4 @@
-"""Every error of ours. Each class says who recovers from it."""
+"""All our errors. Each class says how to recover."""
 
 
 class FederatorError(Exception):

@@ -29,8 +29,8 @@ VERBS = {
     "completion": ("setup.completion", "Print what a shell reads to complete verbs by TAB."),
     "plan": ("planning:plan", "Plan routes under limited bandwidth."),
 }
-"""Verb to a module of this package, whose command is ``command`` or the name behind the colon, and
-one line of help."""
+"""Verb to a module of this package, with ``command`` or the name behind the colon as its command,
+and one line of help."""
 
 
 @click.command(

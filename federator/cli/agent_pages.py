@@ -1,4 +1,4 @@
-"""Asks a running agent over its loopback listener."""
+"""Reads pages of a running agent over its loopback listener."""
 
 import http.client
 from contextlib import closing
@@ -31,36 +31,36 @@ BROKER_KEYS = (
         "handing_over_from",
     ),
 )
-"""Keys of pages whose values are ids of brokers, or lists of such."""
+"""Keys of pages with ids of brokers as values, or lists of these."""
 
 
 class Names:
-    """Brokers by name, as ``names`` of some page tells, by id. Whoever answers may be hostile."""
+    """Names of brokers by id, from ``names`` of a page. The page is not trusted."""
 
-    def __init__(self, told: object) -> None:
-        self._told = told if isinstance(told, dict) else {}
+    def __init__(self, names: object) -> None:
+        self._names = names if isinstance(names, dict) else {}
 
     def of(self, id: object) -> str:
-        """The name of the broker ``id``, empty when it has none."""
-        return sound_name(self._told.get(str(id)))
+        """The name of the broker ``id``; empty if it has none."""
+        return sound_name(self._names.get(str(id)))
 
     def shown(self, id: object) -> str:
         """The broker ``id`` for people, such as ``hall-3 (7)``."""
         return named(id, self.of(id))
 
-    def beside(self, told: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON of any shape
-        """What a page says, with each id of a broker as it is shown to people."""
-        match told:
+    def beside(self, value: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON of any shape
+        """``value`` from a page, with each id of a broker as shown to people."""
+        match value:
             case dict():
-                has_id = "broker" in told or "neighbour" in told
-                left = {k: v for k, v in told.items() if not (has_id and k == "name")}
+                has_id = "broker" in value or "neighbour" in value
+                left = {k: v for k, v in value.items() if not (has_id and k == "name")}
                 return {k: self.beside(v, k) for k, v in left.items()}
             case list():
-                return [self.beside(each, key) for each in told]
-            case int() if key in BROKER_KEYS and not isinstance(told, bool):
-                return self.shown(told)
+                return [self.beside(item, key) for item in value]
+            case int() if key in BROKER_KEYS and not isinstance(value, bool):
+                return self.shown(value)
             case _:
-                return told
+                return value
 
 
 url_option = click.option("--url", help="The agent's HTTP listener, e.g. http://127.0.0.1:9883.")
@@ -127,10 +127,10 @@ def get_text(url: str, page: str, **query: str) -> str:
             body = response.read(ANSWER_BYTES_MAX).decode("utf-8", errors="replace")
         if response.status != http.client.OK:
             kind = response.headers.get_content_type()
-            said = " ".join(body[:200].split())
-            if kind != "text/plain" or not said.isprintable():  # as no page of ours
-                said = "not an answer of an agent: another program listens there: see http.port"
-            raise LinkError(f"{url}{page}: {response.status}: {said}")
+            text = " ".join(body[:200].split())
+            if kind != "text/plain" or not text.isprintable():  # as no page of ours
+                text = "not an answer of an agent: another program listens there: see http.port"
+            raise LinkError(f"{url}{page}: {response.status}: {text}")
         return body
     except (OSError, http.client.HTTPException) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()

@@ -1,4 +1,4 @@
-"""What several verbs share: which configuration, and how rows are aligned."""
+"""Shared by several verbs: the configuration option, output, aligned rows."""
 
 import json
 import os
@@ -23,7 +23,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 option = partial(click.option, show_default=True)
-"""An option whose help ends with its default, if it has one."""
+"""An option with its default, if any, at the end of its help."""
 
 
 def config_file(otherwise: str) -> Callable[[_Verb], _Verb]:
@@ -41,12 +41,12 @@ json_option = click.option("--json", "as_json", is_flag=True, help="For machines
 
 
 def tell(record: Mapping[str, object], text: str, *, as_json: bool) -> None:
-    """Print what came of a verb: ``record`` for machines, or ``text`` for people."""
+    """Print the result of a verb: ``record`` for machines, or ``text`` for people."""
     click.echo(json.dumps(record, indent=2) if as_json else text)
 
 
 def settings_from(path: Path | None, *, secrets: bool = True) -> "Settings":
-    """The configuration that ``path`` or the surroundings name; as ``load``."""
+    """The configuration named by ``path`` or the environment; as ``load``."""
     from federator.config.reading import load  # noqa: PLC0415 - the agent's process has no use
 
     return load(_chosen(path), os.environ, secrets=secrets)

@@ -1,4 +1,4 @@
-"""The pages docs/cli.md and docs/lab.md, written from the verbs so that they cannot be wrong."""
+"""Prints docs/cli.md and docs/lab.md from the verbs, so that they agree."""
 
 from collections.abc import Iterator
 
@@ -41,10 +41,12 @@ EXIT_CODES = {
     78: "a configuration must be mended, ours or the broker's; or the broker has an agent",
     130: "Ctrl-C",
 }
-"""What a program of ours ends with, beside 0 and a verb's own answers; a test holds it against all
-that can be raised."""
+"""The exit codes of our programs, besides 0 and a verb's own answers; a test compares them with all
+errors."""
 
-HEAD = _HEAD.format(codes="\n".join(f"| {code} | {told} |" for code, told in EXIT_CODES.items()))
+HEAD = _HEAD.format(
+    codes="\n".join(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
+)
 
 
 def reference(root: click.Group, head: str = HEAD) -> str:
@@ -52,13 +54,13 @@ def reference(root: click.Group, head: str = HEAD) -> str:
     context = click.Context(root, info_name=root.name)
     verbs = list(_verbs(context))
     rows = []
-    for each in verbs:
-        path, about = _path(each), _cell(each.command.get_short_help_str(limit=200))
+    for verb in verbs:
+        path, about = _path(verb), _cell(verb.command.get_short_help_str(limit=200))
         rows.append(f"| [`{path}`](#{path.replace(' ', '-')}) | {about} |")
     index = "\n".join(["| verb | does |", "| --- | --- |", *rows, ""])
     options = _options(context)
     everywhere = f"Before any verb:\n\n{options}" if options else ""
-    return "\n".join([head, index, everywhere, *(_section(each) for each in verbs)])
+    return "\n".join([head, index, everywhere, *(_section(verb) for verb in verbs)])
 
 
 def _verbs(context: click.Context) -> Iterator[click.Context]:
@@ -82,8 +84,8 @@ def _verbs(context: click.Context) -> Iterator[click.Context]:
 
 def _section(context: click.Context) -> str:
     usage = " ".join([_path(context), *context.command.collect_usage_pieces(context)])
-    told = "\n\n".join(_paragraphs(context.command.help or ""))
-    blocks = [f"## {_path(context)}", f"    {usage}", told]
+    about = "\n\n".join(_paragraphs(context.command.help or ""))
+    blocks = [f"## {_path(context)}", f"    {usage}", about]
     if options := _options(context):
         blocks.append(options.rstrip())
     return "\n\n".join(blocks) + "\n"
@@ -114,7 +116,8 @@ def _options(context: click.Context) -> str:
         return ""
     # The range at the end of ``--seed INTEGER RANGE`` makes that word needless.
     rows = [
-        f"| `{_cell(names.removesuffix(' RANGE'))}` | {_cell(told)} |" for names, told in records
+        f"| `{_cell(names.removesuffix(' RANGE'))}` | {_cell(meaning)} |"
+        for names, meaning in records
     ]
     return "\n".join(["| option | meaning |", "| --- | --- |", *rows, ""])
 

@@ -161,7 +161,7 @@ class Collector:
         broker = BrokerId(head.broker)
         proven = self.words.is_agents(broker, topic, payload, again=True)
         if proven and self.connections.believe(source, broker):
-            self._tell(self.collection.on_head(head))
+            self._log_notices(self.collection.on_head(head))
 
     def on_answer(self, source: Source, topic: str, payload: bytes) -> None:
         """Handle an answer on our own topic, from the broker's agent or from a forger."""
@@ -171,7 +171,9 @@ class Collector:
         if not self.words.is_agents(broker, topic, payload.partition(b"\n")[0]):
             return
         try:
-            self._tell(self.collection.on_answer(broker, payload, now_ms=now_ms, wall_us=wall_us))
+            self._log_notices(
+                self.collection.on_answer(broker, payload, now_ms=now_ms, wall_us=wall_us)
+            )
         finally:
             self._do_what_is_due()
 
@@ -184,9 +186,9 @@ class Collector:
                 case Piece():
                     self._tasks.create_task(self._land(order), name="landing")
                 case Question():
-                    self._ask(by_broker[order.broker], order)
+                    self._request(by_broker[order.broker], order)
 
-    def _ask(self, source: Source, question: Question) -> None:
+    def _request(self, source: Source, question: Question) -> None:
         """Send a request. Its token is secret: without it no other client can answer for the agent.
         Our client id must not contain it: brokers publish client ids on their log topics."""
         first, last = question.first, question.last
@@ -204,7 +206,7 @@ class Collector:
             reason = f"{error.strerror or error}"[:200]
             self._complain("collector.landing_failed", reason=reason, so_far=self.land_failures)
         else:
-            self._tell(self.collection.on_landed(piece))
+            self._log_notices(self.collection.on_landed(piece))
             self._check_done()
 
     # -- logging ---------------------------------------------------------------------------------
@@ -226,6 +228,6 @@ class Collector:
         reason, so_far = str(error)[:200], self.connections.malformed
         self._complain("collector.malformed", url=source.url, reason=reason, so_far=so_far)
 
-    def _tell(self, notices: list[Notice]) -> None:
+    def _log_notices(self, notices: list[Notice]) -> None:
         for notice in notices:
             log_notice(notice)

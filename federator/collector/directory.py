@@ -51,13 +51,13 @@ class Directory:
         self._found: dict[BrokerId, str] = {}
         # named URLs that disconnected: another broker may be there next
         self._unsure: set[str] = set()
-        self._known: set[BrokerId] = set()
+        self._known_brokers: set[BrokerId] = set()
         self._only = only
 
     @property
     def unreached(self) -> list[BrokerId]:
         """Brokers in guides to which there is no connection."""
-        return sorted(self._known.difference(self._found, self._named.values()))
+        return sorted(self._known_brokers.difference(self._found, self._named.values()))
 
     def on_down(self, url: str) -> None:
         """Note that the connection to ``url`` ended."""
@@ -96,8 +96,8 @@ class Directory:
         orders: list[Dial | HangUp] = []
         taken = {*self._named, *self._found.values()}
         for broker in guide.brokers if not self._only else ():
-            if len(self._known) < BROKERS_MAX:
-                self._known.add(broker.id)
+            if len(self._known_brokers) < BROKERS_MAX:
+                self._known_brokers.add(broker.id)
             at = self._found.get(broker.id)
             if not broker.address or broker.address in taken or broker.id in self._named.values():
                 continue

@@ -178,7 +178,7 @@ class Sources:
         named = [broker.url for broker in settings.brokers]
         self.directory = Directory(named, only=settings.only)
         self._settings, self._words, self._tasks = settings, words, tasks
-        self._kind, self._heard = kind, heard
+        self._kind, self._extra_topics = kind, heard
         self._send_queue_bytes_max = send_queue_bytes_max
         self._running: dict[str, asyncio.Task[None]] = {}
         self._numbers = itertools.count(1)
@@ -206,7 +206,7 @@ class Sources:
         source = Source(
             self,
             connection,
-            heard=self._heard,
+            heard=self._extra_topics,
             client_id=secret_name(f"{self._kind}-{self._name}-{next(self._numbers)}"),
             send_queue_bytes_max=self._send_queue_bytes_max,
         )
@@ -235,8 +235,8 @@ class Sources:
 
     def believe(self, source: Source, broker: BrokerId) -> bool:
         """Whether what is behind ``source`` is ``broker``, as it claims."""
-        believed, orders = self.directory.on_identity(source.url, broker)
-        if not believed:
+        accepted, orders = self.directory.on_identity(source.url, broker)
+        if not accepted:
             self.misled += 1
             self.owner.on_misled(broker, source.url)
             return False
@@ -274,13 +274,13 @@ class Complaints:
 
     def __init__(self) -> None:
         self._about: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1_024)
-        self._said: WindowCounter[str] = WindowCounter(window_ms=COMPLAINT_GAP_MS)
+        self._logged: WindowCounter[str] = WindowCounter(window_ms=COMPLAINT_GAP_MS)
 
     def complain(self, name: str, **details: int | str) -> None:
         """Log a warning, unless it was logged lately."""
         about = f"{name} {details.get('url', '')} {details.get('broker', '')}"
         now_ms = monotonic_ms()
-        logged = self._said.so_far(now_ms)
+        logged = self._logged.so_far(now_ms)
         if logged[name] < COMPLAINTS_MAX and self._about.allow(about, now_ms):
             logged[name] += 1
             _log.warning(name, **details)

@@ -1,7 +1,7 @@
-"""Brokers as the configuration names them: where they are, and who we are there.
+"""Brokers in the configuration: their addresses, and our credentials there.
 
-Rules between fields are validators that name the key to mend (``wrong``). Nothing here opens a file
-unless asked: ``secret`` and ``tls_context`` do.
+Rules between fields are validators that name the key to mend (``wrong``). Only ``secret``,
+``proxy_login`` and the TLS contexts open files.
 """
 
 import ipaddress
@@ -55,10 +55,10 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a broker listens.
+    """The address where a broker listens.
 
     Attributes:
-        path: Of its WebSockets; ``None``: it speaks MQTT there without.
+        path: Path of its WebSockets; ``None``: plain MQTT.
     """
 
     host: str
@@ -102,12 +102,12 @@ class Address:
 
     @property
     def with_tls(self) -> str:
-        """The scheme of the same way with TLS."""
+        """The scheme for the same protocol with TLS."""
         return "mqtts://" if self.path is None else "wss://"
 
     @property
     def is_exposed(self) -> bool:
-        """Whether others on the way can read along."""
+        """Whether connections cross a network unencrypted."""
         return not self.tls and not is_loopback(self.host)
 
 
@@ -115,7 +115,7 @@ Url = Annotated[str, readable_by(Address.parse)]
 
 
 def _check_socket(path: str) -> None:
-    """Refuse what cannot be the path of a broker's Unix socket.
+    """Refuse a path that cannot be a broker's Unix socket.
 
     Brokers name it in their logs, where white space ends it.
     """
@@ -130,7 +130,7 @@ SocketPath = Annotated[str, readable_by(_check_socket)]
 
 
 def _check_name(name: str) -> None:
-    """Refuse what may not stand beside an id wherever the federation is shown."""
+    """Refuse a name that pages could not show beside an id."""
     if what := objection_to(name):
         raise ValueError(f"{what}: give at most {NAME_BYTES_MAX} bytes of printable text")
 
@@ -158,15 +158,15 @@ ProxyUrl = Annotated[str, readable_by(_parse_proxy)]
 
 
 class ProxySettings(Section):
-    """By which proxy neighbours' brokers are reached, and who we are there."""
+    """The proxy for connections to neighbours' brokers, and our credentials there."""
 
     proxy: Annotated[ProxyUrl | None, Takes.RESTART] = None
-    """The HTTP proxy, http://host:port, by which we connect to neighbours' brokers (CONNECT). That
-    of [links] holds for neighbours that name none of their own."""
+    """The HTTP proxy, http://host:port, for connections to neighbours' brokers (CONNECT). The one
+    in [links] applies to neighbours without their own."""
     proxy_username: Annotated[str | None, Takes.RESTART, Len(1, USERNAME_CHARACTERS_MAX)] = None
-    """Who we are there (Basic)."""
+    """User name at the proxy (Basic)."""
     proxy_password_file: Annotated[Path | None, Takes.RESTART] = None
-    """File whose first line is the password there; closed to others."""
+    """File with the password at the proxy in its first line; closed to others."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -181,23 +181,23 @@ class ProxySettings(Section):
 
     @property
     def proxy_address(self) -> tuple[str, int] | None:
-        """Host and port of the proxy, if there is one."""
+        """Host and port of the proxy, if one is configured."""
         return _parse_proxy(self.proxy) if self.proxy else None
 
     def proxy_login(self) -> bytes | None:
-        """User name and password there, if any. Raises ``OSError``: the file is gone."""
+        """User name and password for the proxy, if any. Raises ``OSError``: the file is gone."""
         if self.proxy_username is None or self.proxy_password_file is None:
             return None
         return self.proxy_username.encode() + b":" + first_line(self.proxy_password_file)
 
     def with_proxy_of(self, other: "ProxySettings") -> Self:
-        """The same, with the proxy of ``other`` where it names none of its own."""
+        """These settings, with the proxy of ``other`` if they name none."""
         names = () if self.proxy else fields(ProxySettings)
-        return replace(self, **{each.name: getattr(other, each.name) for each in names})
+        return replace(self, **{key.name: getattr(other, key.name) for key in names})
 
     @property
-    def tells_proxy_in_clear(self) -> bool:
-        """Whether others on the way to the proxy can read our password there."""
+    def sends_password_in_clear(self) -> bool:
+        """Whether our password for the proxy crosses a network unencrypted."""
         address = self.proxy_address
         return address is not None and bool(self.proxy_username) and not is_loopback(address[0])
 
@@ -216,7 +216,7 @@ def check_pair(cert_file: Path | None, key_file: Path | None) -> None:
 
 
 class Secret:
-    """A text that does not show. No dataclass: writers of JSON would show its field."""
+    """A text that ``repr`` hides. Not a dataclass: JSON encoders would write its field."""
 
     __slots__ = ("text",)
 
@@ -243,14 +243,14 @@ class Secret:
 
 
 class Credentials(Section):
-    """Who we are to a broker. Files are checked when the configuration is loaded."""
+    """Credentials for a broker. Files are checked when the configuration is loaded."""
 
     username: Annotated[str | None, MaxLen(USERNAME_CHARACTERS_MAX)] = None
     """MQTT user name."""
     password: Secret | None = None
     """MQTT password. The configuration file must then be closed to others."""
     password_file: Path | None = None
-    """File whose first line is the password; closed to others."""
+    """File with the password in its first line; closed to others."""
     ca_file: Path | None = None
     """PEM file of authorities that may sign the broker's certificate; the system's when absent."""
     cert_file: Path | None = None
@@ -274,14 +274,15 @@ class Credentials(Section):
         return None if self.password_file is None else first_line(self.password_file)
 
     def verifying_context(self, now: datetime) -> ssl.SSLContext:
-        """Verifies whom we call and presents our certificate. Raises as ``client_context``."""
+        """A context that verifies the broker and presents our certificate; raises as
+        ``client_context``."""
         return client_context(
             ca_file=self.ca_file, cert_file=self.cert_file, key_file=self.key_file, now=now
         )
 
 
 class BrokerAddress(Credentials):
-    """A broker's address and who we are there."""
+    """A broker's address, and our credentials there."""
 
     url: Url
     """mqtt://host[:1883] or mqtts://host[:8883]; in WebSockets ws://host[:80][/mqtt] or
@@ -294,23 +295,22 @@ class BrokerAddress(Credentials):
 
     @property
     def reached_at(self) -> str:
-        """For people: where we connect to it."""
+        """Where we connect to it, for people."""
         return self.url
 
     @property
     def reaching(self) -> tuple[object, ...]:
-        """Where it is and who we are there; not what the files hold that are named."""
+        """The address and the credentials, for comparison; without the contents of named files."""
         return tuple(getattr(self, key) for key in _REACHING)
 
     def tls_context(self, now: datetime) -> ssl.SSLContext | None:
-        """As ``verifying_context`` for ``mqtts://`` and ``wss://``, else ``None``."""
+        """``verifying_context`` for ``mqtts://`` and ``wss://``, otherwise ``None``."""
         return self.verifying_context(now) if self.address.tls else None
 
     def with_credentials_of(self, login: Credentials) -> Self:
-        """The same broker, with the credentials of ``login`` where it names none of its own.
+        """This broker, with the credentials of ``login`` where it names none.
 
-        A user name and its password are taken together, and a certificate and its key: half of
-        each would be of no use with the other half of another.
+        A user name is taken with its password, and a certificate with its key.
         """
         names: list[str] = []
         if self.username is None:
@@ -347,7 +347,7 @@ def check_named_once(brokers: Iterable[BrokerAddress]) -> None:
 
 
 def in_clear(connections: Iterable[tuple[str, BrokerAddress]]) -> tuple[Notice, ...]:
-    """What an operator should hear at start: whose credentials travel in clear, by key."""
+    """Warnings at start about connections that send credentials in clear, by key."""
     return tuple(
         Notice("config.credentials_in_clear", "warning", {"key": f"{at}.url", "url": named.url})
         for at, named in connections
@@ -356,41 +356,43 @@ def in_clear(connections: Iterable[tuple[str, BrokerAddress]]) -> tuple[Notice, 
 
 
 def proxies_in_clear(holders: Iterable[tuple[str, ProxySettings]]) -> tuple[Notice, ...]:
-    """The same of what a proxy is told."""
+    """Warnings about proxies that receive our password in clear."""
     return tuple(
-        Notice("config.credentials_in_clear", "warning", {"key": f"{at}.proxy", "url": each.proxy})
-        for at, each in holders
-        if each.tells_proxy_in_clear and each.proxy is not None
+        Notice(
+            "config.credentials_in_clear", "warning", {"key": f"{at}.proxy", "url": holder.proxy}
+        )
+        for at, holder in holders
+        if holder.sends_password_in_clear and holder.proxy is not None
     )
 
 
-_REACHING: Final = tuple(each.name for each in fields(BrokerAddress))
+_REACHING: Final = tuple(key.name for key in fields(BrokerAddress))
 
 
 class BrokerSettings(BrokerAddress):
-    """The broker this agent stands beside."""
+    """The broker of this agent."""
 
     id: BrokerNumber
     """Unique in the federation; a smaller id is preferred as core."""
     name: BrokerName = ""
-    """What people call it, shown beside its id everywhere, as `hall-3 (7)`; told to all brokers
-    with failover.enabled. At most 64 bytes of printable text. A label: nothing decides by it, and
-    two brokers may share one."""
+    """A label, shown beside its id, as `hall-3 (7)`; announced to all brokers with
+    failover.enabled. At most 64 bytes of printable text. Nothing depends on it, and two brokers may
+    share one."""
     advertise: Url | None = None
-    """How other agents reach this broker, when url only works from here."""
+    """The URL at which other agents reach this broker, if url works only here."""
     socket: SocketPath | None = None
-    """Its Unix socket, by which this agent talks to it; others still use url."""
+    """The broker's Unix socket, for this agent's connections; other agents use url."""
     priority: Annotated[WholeNumber, Interval(ge=-(2**31), lt=2**31)] = 0
-    """Smaller is preferred as core, before the id is looked at."""
+    """A smaller number is preferred as core; equal numbers are ordered by id."""
 
     @property
     def reached_at(self) -> str:
-        """For people: where we connect to our own broker, its Unix socket if it has one."""
+        """Where we connect to our own broker, for people: its Unix socket if it has one."""
         return self.socket or self.url
 
     @property
     def advertised(self) -> str:
-        """The URL told to neighbours."""
+        """The URL announced to neighbours."""
         return self.advertise or self.url
 
 
@@ -404,11 +406,11 @@ _UNITS: Final = {"bit/s": 1.0} | {
 }
 
 
-def _bits_per_second(told: object) -> object:
-    """``2 Mbit/s`` or ``20 GB/month`` as whole bit/s; what is no text passes."""
-    if not isinstance(told, str):
-        return told
-    shown, found = repr(told[:60]), _CAPACITY.fullmatch(told)
+def _bits_per_second(given: object) -> object:
+    """Convert ``2 Mbit/s`` or ``20 GB/month`` to whole bit/s; return other types unchanged."""
+    if not isinstance(given, str):
+        return given
+    shown, found = repr(given[:60]), _CAPACITY.fullmatch(given)
     if found is None:
         mend = (
             'write "2 Mbit/s" (kbit/s, Mbit/s, Gbit/s), "20 GB/month" (hour, day), or whole bit/s'
@@ -436,18 +438,18 @@ class NeighbourSettings(BrokerAddress, ProxySettings):
     """A broker we talk to directly. Naming any one existing broker joins the federation."""
 
     id: BrokerNumber | None = None
-    """Checked against what the neighbour says, when given."""
+    """When given, the neighbour must announce this id."""
     cost: Annotated[int, STRICT, Interval(ge=1, le=1_000_000)] | None = None
-    """Cost of this link, whatever links.cost says."""
+    """Cost of this link, instead of links.cost."""
     capacity: Capacity | None = None
     """What this link carries from here to there: bit/s, or text: "2 Mbit/s" (kbit/s, Gbit/s), or
     for a metered line its budget: "20 GB/month" (hour, day; kB, MB, TB). When absent it is learnt
-    while more waits than the link takes. Shown beside its load, and told to whoever steers; nothing
-    is held back by it."""
+    while the queue of the link grows. Shown beside its load, and reported to the steerer; it does
+    not limit sending."""
     transport: Annotated[Transport | None, Takes.RESTART] = None
-    """How frames reach this one, whatever links.transport says."""
+    """How frames reach this neighbour, instead of links.transport."""
     dial: Annotated[Dial | None, Takes.RESTART] = None
-    """Who dials whom, whatever links.dial says."""
+    """Which end connects, instead of links.dial."""
     imports: TopicFilters = EVERYTHING
     """Publications are taken from this neighbour when one of these matches,"""
     exports: TopicFilters = EVERYTHING
@@ -466,5 +468,5 @@ class NeighbourSettings(BrokerAddress, ProxySettings):
                 raise wrong(name, what, "add its id, by which it is known also when it calls us")
 
     def rules(self, denied: tuple[str, ...]) -> LinkRules:
-        """The rules of this link, with what is denied to the federation."""
+        """The rules of this link, with the topics ``denied`` in the federation."""
         return LinkRules(imports=self.imports, exports=self.exports, deny=(*self.deny, *denied))

@@ -1,8 +1,8 @@
-"""TLS material, judged before it is needed: a broker that refuses us at 3 a.m. says much less.
+"""TLS files, checked before they are used: the error of a refused connection says much less.
 
-``ssl`` tells whether a key belongs to a certificate but not when a certificate ends unless it was
-presented by a peer; so the validity is read from the DER bytes, whose layout RFC 5280, 4.1 fixes:
-certificate > to-be-signed > [version], serial, algorithm, issuer, validity.
+``ssl`` checks that a key belongs to a certificate, but returns the validity of peers' certificates
+only. So we read it from the DER bytes, in the layout of RFC 5280, 4.1: certificate > to-be-signed >
+[version], serial, algorithm, issuer, validity.
 """
 
 import ssl
@@ -83,7 +83,7 @@ def client_context(
 ) -> ssl.SSLContext:
     """A context that verifies the broker and its host name, and presents ``cert_file``.
 
-    Of a file that is not usable a ``ValueError`` says ``what: how to mend``; else ``OSError``.
+    Raises ``ValueError`` about an unusable file, ``what: how to mend``; and ``OSError``.
     """
     _check_files(ca_file, cert_file, key_file)
     context = ssl.create_default_context() if ca_file is None else ssl.SSLContext(_CLIENT)
@@ -98,7 +98,8 @@ def client_context(
 def server_context(
     *, cert_file: Path, key_file: Path, client_ca_file: Path | None, now: datetime
 ) -> ssl.SSLContext:
-    """Presents ``cert_file``, asks clients for one of the CA file. Raises as ``client_context``."""
+    """A context that presents ``cert_file`` and requires clients' certificates if a CA file is
+    given."""
     _check_files(cert_file, key_file, client_ca_file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

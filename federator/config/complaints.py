@@ -1,11 +1,11 @@
-"""From what pydantic found to one line for an operator.
+"""Turns pydantic's errors into one line for an operator.
 
-Of several mistakes the unknown key comes first: it usually explains the key that is missing.
-Values are shown, secrets never.
+Of several errors an unknown key comes first: it usually explains a missing key. The line shows
+values but no secrets.
 
-``tomllib`` forgets line numbers, and an operator needs them. So the text is walked once more by
-lines, not by values: table headers, keys, and whether a string or a bracket is still open. A key
-inside an inline table is reported at the line of the key that holds it.
+``tomllib`` keeps no line numbers. So we scan the text again by lines, for table headers, keys, and
+open strings and brackets. A key inside an inline table is reported at the line of the key that
+holds the table.
 """
 
 import difflib
@@ -41,7 +41,8 @@ _WANTED = {
 def first_complaint(
     error: ValidationError, root: type[Section], line_of: Callable[[Location], int | None]
 ) -> tuple[Location, str]:
-    """Where to mend first, and ``what: how to mend``, with the number of mistakes that remain."""
+    """The location of the first error, and ``what: how to mend`` with the number of other
+    errors."""
     details = error.errors(include_url=False)
 
     def order(detail: ErrorDetails) -> tuple[bool, int]:
@@ -61,13 +62,13 @@ def _location(detail: ErrorDetails) -> Location:
 
 
 def _rule(detail: ErrorDetails) -> ValueError | None:
-    """What a rule of ours raised."""
+    """The error that one of our rules raised."""
     error: ValueError | None = (detail.get("ctx") or {}).get("error")
     return error if isinstance(error, ValueError) else None
 
 
 def located(dotted: str) -> Location:
-    """The location that rules write as ``neighbours.0.url``."""
+    """Parse a location such as ``neighbours.0.url``, as rules write it."""
     return tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
 
 
@@ -79,9 +80,9 @@ def _text(detail: ErrorDetails, location: Location, root: type[Section]) -> str:
             return message  # a rule between fields names its keys itself
         return f"{key} = {message}" if message.startswith(("'", '"')) else f"{key}: {message}"
     if kind == _UNKNOWN:
-        known = sorted(_keys_at(root, location[:-1]))
-        near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
-        mend = f"did you mean {near[0]}" if near else f"keys here: {', '.join(known)}"
+        keys = sorted(_keys_at(root, location[:-1]))
+        near = difflib.get_close_matches(str(location[-1]), keys, n=1, cutoff=0.5)
+        mend = f"did you mean {near[0]}" if near else f"keys here: {', '.join(keys)}"
         return f"unknown key {_shown(key)}: {mend}"
     if kind == "missing":
         sections = {"broker": "[broker] with id and url", "brokers": "[[brokers]] with id and url"}
@@ -97,7 +98,7 @@ def _text(detail: ErrorDetails, location: Location, root: type[Section]) -> str:
 
 
 def dotted(location: Location) -> str:
-    """A location as people write it: ``neighbours[0].url``."""
+    """Write a location for people: ``neighbours[0].url``."""
     text = ""
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"

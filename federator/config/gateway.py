@@ -1,7 +1,7 @@
-"""What one gateway can be told: where clients come in, which brokers it knows, what it may hold.
+"""The settings of one gateway: listeners, brokers, limits.
 
-The same manners as an agent's settings: one TOML file, the environment over it, and one line per
-mistake. A gateway has a name instead of an id, for it is no broker.
+Read like an agent's settings: one TOML file, overridden by the environment, and one line per error.
+A gateway has a name instead of an id, for it is no broker.
 """
 
 import ipaddress
@@ -29,7 +29,7 @@ UPSTREAM_FILTERS_MAX = 100_000
 
 
 class ListenerSettings(Section):
-    """Where clients connect; plain, or TLS with ``cert_file`` and ``key_file``."""
+    """A listener for clients: plain, or TLS with ``cert_file`` and ``key_file``."""
 
     host: Annotated[str, MinLen(1)] = "127.0.0.1"
     """Address to listen on."""
@@ -40,7 +40,7 @@ class ListenerSettings(Section):
     key_file: Path | None = None
     """PEM key of cert_file, not encrypted; closed to others."""
     client_ca_file: Path | None = None
-    """Clients must present a certificate that one of these signed."""
+    """Authorities for the certificates that clients must then present."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,7 +63,7 @@ class ListenerSettings(Section):
 
 class GatewayBrokerSettings(BrokerAddress):
     """A broker that clients may be attached to. Credentials are the gateway's own, for the guide
-    and for control; clients bring theirs.
+    and for control; clients use theirs.
     """
 
     id: BrokerNumber
@@ -71,14 +71,14 @@ class GatewayBrokerSettings(BrokerAddress):
 
 
 class UpstreamSettings(Section):
-    """Topics that belong to one broker, for every client: what is published and subscribed there
-    goes to it, and the rest to the broker of ``[attachment]``. A topic belongs to the first
-    upstream with a filter that matches it.
+    """Topics that belong to one broker, for every client: their publications and subscriptions go
+    to it, and the rest to the broker of ``[attachment]``. A topic belongs to the first upstream
+    with a filter that matches it.
     """
 
     broker: BrokerNumber
-    """Id of the broker; it is in [[brokers]]. While it is dead, its clients' topics are
-    another's."""
+    """Id of the broker; it must be in [[brokers]]. While it is dead, another broker serves these
+    topics."""
     filters: Annotated[tuple[str, ...], Len(1, UPSTREAM_FILTERS_MAX)]
     """Topic filters, such as `["city/3/#"]`."""
 
@@ -103,7 +103,7 @@ class AttachmentSettings(Section):
     fewest clients."""
     assign: Annotated[tuple[str, ...], MaxLen(ASSIGNMENTS_MAX)] = ()
     """PATTERN=ID: client ids like PATTERN (* stands for anything) belong to that broker while it
-    serves. The first that fits holds."""
+    serves. The first match applies."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,32 +121,32 @@ class AttachmentSettings(Section):
 
 
 class ClientSettings(Section):
-    """What one client may take up."""
+    """Limits per client, and for all together."""
 
     clients_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 10_000
     """Connections; more are refused."""
     packet_bytes_max: Annotated[WholeNumber, Interval(ge=1_024, le=268_435_460)] = 1_048_576
-    """Largest packet from a client or for one. A longer one ends its connection."""
+    """Largest packet from or to a client. A larger one ends the connection."""
     buffer_bytes_max: Annotated[WholeNumber, Interval(ge=4_096, le=2**32)] = 1_048_576
-    """Per client and direction, what is kept while it has no broker or does not read. Beyond it the
-    client is disconnected, for the promise cannot be kept."""
+    """The buffer per client and direction, for a client without broker or one that does not read.
+    Beyond it the client is disconnected: its messages can no longer be kept."""
     connect_timeout_ms: Span = 5_000
-    """From the TCP connection, TLS included, to a whole CONNECT."""
+    """Time from the TCP connection, TLS included, to a complete CONNECT."""
     unfinished_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 1_024
-    """Connections without a whole CONNECT; for one more, the oldest gives way."""
+    """Connections without a complete CONNECT; beyond it the oldest is closed."""
     connecting_per_address_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 256
     """Connections of one IPv4 address, or of one IPv6 network of 64 bits, that no broker has
-    accepted. For one more, its oldest without a whole CONNECT gives way; without such a one it is
-    refused."""
+    accepted. Beyond it the oldest of them without a complete CONNECT is closed; if there is none,
+    the new one is refused."""
     connecting_bytes_max: Annotated[WholeNumber, Interval(ge=65_536, le=2**40)] = 16_777_216
-    """Bytes that all connections which no broker has accepted may have sent; beyond it, the one
-    that sent the most gives way. A packet of packet_bytes_max has room in any case."""
+    """Bytes that all connections may have sent before a broker accepted them; beyond it, the one
+    that sent the most is closed. At least one packet of packet_bytes_max is allowed."""
     shared_addresses: Annotated[tuple[str, ...], MaxLen(SHARED_ADDRESSES_MAX)] = (
         "127.0.0.0/8",
         "::1",
     )
-    """Addresses and networks of balancers, or of others behind which many clients are:
-    connecting_per_address_max is not for them."""
+    """Addresses and networks of load balancers, or of others with many clients behind: exempt from
+    connecting_per_address_max."""
     filters_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 10_000
     """Subscriptions of one client."""
 
@@ -162,40 +162,41 @@ class ClientSettings(Section):
 
 
 class FailoverSettings(Section):
-    """When a broker dies, and how long clients are held meanwhile."""
+    """When a broker counts as dead, and how long its clients are held."""
 
     hold_ms: Span = 30_000
     """How long a client is kept without a broker before it is disconnected."""
     attempt_ms: Span = 2_000
-    """How long a broker may take to accept a client."""
+    """Time limit for a broker to accept a client."""
     ping_ms: Span = 1_000
-    """Between pings to each broker; without an answer for three of them it counts as dead."""
+    """Interval of pings to each broker; after three without an answer it counts as dead."""
     settle_ms: Annotated[WholeNumber, Interval(ge=0, le=60_000)] = 500
-    """How long a SUBACK may wait until the whole federation knows the subscription; 0 asks
-    nobody."""
+    """How long a SUBACK may wait until the whole federation knows the subscription; 0: it does not
+    wait."""
     custody_mark_ms: Span = 20
-    """How often at most a broker's agent is asked how far it took custody of what our clients
-    published."""
+    """Least interval of requests to a broker's agent for how far it took custody of our clients'
+    publications."""
     recent_ms: Span = 10_000
-    """How long publications and deliveries at QoS 1 and 2 are remembered, so that a client that
-    moves gets what it missed."""
+    """How long publications and deliveries at QoS 1 and 2 are kept, so that a moved client gets
+    what it missed."""
     heal: Literal["seen", "all"] = "seen"
-    """Topics on which a client that moved is given what it missed: those on which a broker gave it
-    something before, or "all" that it subscribes to. Only where no broker denies clients topics
-    that they subscribe to, "all" tells nobody secrets."""
+    """Topics on which a moved client gets what it missed: those on which a broker delivered to it
+    before, or "all" that it subscribes to. With "all" it may get topics that a broker's ACL denies
+    it: use it only where no broker has such rules."""
     recall: Literal["guarded", "always"] = "guarded"
-    """Other gateways are asked what their clients published around a death, and answered, over
-    brokers that let no stranger write below $fed/; "always": over all, and whoever may read and
-    write there reads it, too."""
+    """"guarded": other gateways are asked what their clients published around a failure, and
+    answered, over brokers that let no other clients write below $fed/; "always": over all brokers,
+    where any client with access to $fed/ can read it, too."""
     recent_bytes_max: Annotated[WholeNumber, Interval(ge=65_536, le=2**40)] = 67_108_864
-    """Bytes of them, of all clients, and as many again of deliveries; the oldest go first."""
+    """Bytes of publications of all clients, and as many again of deliveries; the oldest are dropped
+    first."""
 
 
 class GatewayHttpSettings(HttpSettings):
     """The listener of /metrics, /healthz, /readyz, /status and /routes."""
 
     port: Annotated[WholeNumber, Interval(ge=0, le=65_535)] = 9884
-    """0 takes any free port, which the log tells."""
+    """0 takes any free port, which is logged."""
 
 
 _Listeners = Annotated[tuple[ListenerSettings, ...], MaxLen(LISTENERS_MAX)]
@@ -207,7 +208,7 @@ class GatewaySettings(Section):
     federation: Name = "fed"
     """Name shared by all agents."""
     name: Name
-    """This gateway's, unique in the federation."""
+    """Name of this gateway, unique in the federation."""
     listeners: _Listeners = (ListenerSettings(),)
     brokers: Annotated[tuple[GatewayBrokerSettings, ...], MaxLen(BROKERS_MAX)]
     """Brokers clients may be attached to."""
@@ -226,8 +227,8 @@ class GatewaySettings(Section):
         self._named_brokers_are_known()
 
     def _each_is_named_once(self) -> None:
-        for key, each in (("listeners", self.listeners), ("brokers", self.brokers)):
-            if not each:
+        for key, entries in (("listeners", self.listeners), ("brokers", self.brokers)):
+            if not entries:
                 raise wrong(key, f"{key} is empty", f"add [[{key}]]")
         check_named_once(self.brokers)
         listening: set[tuple[str, int]] = set()
@@ -258,5 +259,5 @@ class GatewaySettings(Section):
         return [(f"brokers.{index}", broker) for index, broker in enumerate(self.brokers)]
 
     def notices(self) -> tuple[Notice, ...]:
-        """What an operator should hear at start: credentials that travel in clear."""
+        """Warnings at start: credentials that are sent in clear."""
         return in_clear(self.credential_holders())

@@ -1,4 +1,4 @@
-"""Where traces of OpenTelemetry go, and how much of what is forwarded is told there.
+"""Where OpenTelemetry traces are sent, and for which share of frames.
 
 Source: docs/how-to/opentelemetry.md.
 """
@@ -18,7 +18,7 @@ TRACES_PATH: Final = "/v1/traces"
 
 
 def traces_url(endpoint: str) -> str:
-    """Where spans are posted at a collector that is named ``http[s]://host[:port][/path]``.
+    """The URL for spans at the collector ``http[s]://host[:port][/path]``.
 
     Raises ``ValueError``: ``what: how to mend``.
     """
@@ -51,28 +51,28 @@ class OpenTelemetrySettings(Section):
     endpoint: Annotated[str, readable_by(traces_url)] | None = None
     """The collector, `http[s]://host[:port]`; /v1/traces is added. Off without it."""
     sample: Annotated[float, STRICT, Interval(ge=0, le=1)] = 0.001
-    """The share of frames that are told, 0 to 1. Agents take the same ones without asking each
-    other, and one with a smaller share a part of them: give all the same for whole traces."""
+    """The share of frames that are traced, 0 to 1. All agents select the same frames, and one with
+    a smaller share a part of them: set the same share everywhere for whole traces."""
     topics: Switch = False
-    """Tell the filters that frames were routed by, too. Off by default: they may name people or
-    places, and a collector is often not ours."""
+    """Include the filters by which frames were routed. Off by default: they may name people or
+    places, and the collector may belong to others."""
     spans_per_s_max: Annotated[WholeNumber, Interval(ge=1, le=10_000)] = 100
-    """Frames that are told in a second, at most; with more, the share falls until it fits."""
+    """Frames traced per second, at most; beyond it the share is reduced."""
     queue_spans_max: Annotated[WholeNumber, Interval(ge=1, le=65_536)] = 2_048
     """Spans that wait for the collector; further ones are dropped and counted."""
     timeout_ms: Annotated[WholeNumber, Interval(ge=100, le=60_000)] = 10_000
-    """What the collector may take for a batch, with all attempts; then the batch is lost."""
+    """Time limit for a batch, with all attempts; after it the batch is dropped."""
 
     @property
     def reports(self) -> bool:
-        """Whether anything is told."""
+        """Whether any frame is traced."""
         return self.endpoint is not None and self.sample > 0
 
 
 def _has_library() -> bool:
     try:
         return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
-    except ModuleNotFoundError:  # nor has it what that is a part of
+    except ModuleNotFoundError:  # the parent package is missing, too
         return False
 
 

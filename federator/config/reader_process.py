@@ -1,6 +1,6 @@
-"""Has a configuration read by a process of its own, which comes back with settings or a refusal.
+"""Reads a configuration in a separate process, which returns settings or an error.
 
-An agent does not import pydantic: a reader lives for half a second, and takes its 40 MB along.
+So an agent does not import pydantic: the reader runs for half a second, and its 40 MB end with it.
 """
 
 import os
@@ -14,18 +14,18 @@ from typing import Any, Final
 from federator.errors import ConfigError
 
 TIMEOUT_S: Final = 60.0
-"""For all of it: the machine may be busy, and a slow reading is better than none."""
+"""For the whole reading; long, because the machine may be busy."""
 
 _PACKAGES: Final = Path(__file__).parents[2]
-"""The folder where ``federator`` lies, with what it needs."""
+"""The folder that holds ``federator`` and its dependencies."""
 
 
 def outcome(function: str, config: Path | None) -> Any:  # noqa: ANN401 - whatever it returns
-    """What ``function``, written ``module:name``, reads in ``config``; it can be pickled.
+    """Call ``function``, written ``module:name``, with ``config``; its result must be picklable.
 
-    It is called here where this process has pydantic already. May take its time.
+    The call is made in this process if it has imported pydantic already. It may take seconds.
 
-    Raises ``ConfigError``: it did, or the process that was to call it failed.
+    Raises ``ConfigError`` if the function does, or if the separate process fails.
     """
     if "pydantic" in sys.modules:
         return _called(function, config)
@@ -50,20 +50,20 @@ def outcome(function: str, config: Path | None) -> Any:  # noqa: ANN401 - whatev
 
 
 def interpreter() -> list[str]:
-    """The beginning of a command that runs a module of ours as this process would.
+    """The command prefix that runs one of our modules with this interpreter and its search path.
 
-    ``-m`` alone lets modules in the working folder stand for any others; it may do so only where
-    that folder is one of ours already, in a checkout.
+    ``-m`` alone lets modules in the working folder shadow all others; we allow that only if this
+    process searches that folder, too, as in a checkout.
     """
     here = [] if _works_here() else ["-P"]
     return [sys.executable, *here, *(["-S"] if sys.flags.no_site else [])]
 
 
 def environment() -> dict[str, str]:
-    """The environment of that command.
+    """The environment for the command of ``interpreter``.
 
-    An isolated interpreter (``-I``), as the Debian package starts, heeds no variable of Python's
-    and was shown our packages by hand. The next one is shown them by the one variable it gets.
+    The Debian package starts an isolated interpreter (``-I``), which ignores Python's variables and
+    got our packages as paths. The separate process gets them through ``PYTHONPATH`` alone.
     """
     if not sys.flags.isolated:
         return dict(os.environ)
@@ -72,7 +72,7 @@ def environment() -> dict[str, str]:
 
 
 def _works_here() -> bool:
-    """Whether modules in the working folder are ours to import."""
+    """Whether this process imports modules from the working folder."""
     try:
         return bool({"", os.getcwd()} & set(sys.path))
     except OSError:  # it is gone
@@ -85,13 +85,14 @@ def _called(function: str, config: Path | None) -> object:
 
 
 def main() -> None:
-    """Call the function that the argument names with what comes on standard input."""
-    told: tuple[object, tuple[str, int] | None]
+    """Call the function named by the argument with the pickle on standard input; write the
+    result."""
+    result: tuple[object, tuple[str, int] | None]
     try:
-        told = _called(sys.argv[1], pickle.load(sys.stdin.buffer)), None
+        result = _called(sys.argv[1], pickle.load(sys.stdin.buffer)), None
     except ConfigError as error:
-        told = None, (str(error), error.exit_code)
-    pickle.dump(told, sys.stdout.buffer)
+        result = None, (str(error), error.exit_code)
+    pickle.dump(result, sys.stdout.buffer)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""From a TOML file and the environment to settings, or to one line that says what to mend.
+"""Reads a TOML file and the environment into settings, or fails with one line: what to mend.
 
-An environment variable names a path, ``FEDERATOR_BROKER__ID``; what is not text is JSON. Variables
-without a known first part are left alone: orchestrators set names like ``FEDERATOR_PORT`` by
-themselves. Beside these, a service manager says there where it listens
-(``service_manager``).
+An environment variable names a key, ``FEDERATOR_BROKER__ID``; values that are not text are JSON.
+Variables that name no section are ignored: orchestrators set names like ``FEDERATOR_PORT``. The
+variables of service managers are read in ``service_manager``.
 
-Relative paths of a file go by its folder, those of the environment by the working folder.
+Relative paths in a file start at its folder, those in the environment at the working folder.
 """
 
 import functools
@@ -42,7 +41,7 @@ _LINE_IN_MESSAGE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of doc
 
 @dataclass(slots=True)
 class _Source:
-    """Where values came from, to say so in a complaint."""
+    """The origin of values, for error messages."""
 
     name: str  # of the file
     text: str = ""  # of the file
@@ -65,32 +64,34 @@ _Root = TypeVar(
     "_Root", Settings, GatewaySettings, CollectorSettings, SteererSettings, ConsoleSettings
 )
 
-_Following = TypeVar("_Following", CollectorSettings, SteererSettings, ConsoleSettings)
+_MultiBroker = TypeVar("_MultiBroker", CollectorSettings, SteererSettings, ConsoleSettings)
 
 
 def load(path: Path | None, environ: Mapping[str, str], *, secrets: bool = True) -> Settings:
-    """Read, merge and check everything an agent is told in the TOML file, if any, and ``environ``.
+    """Read, merge and check an agent's configuration: the TOML file, if any, and ``environ``.
 
     Args:
-        secrets: Look into the files of secrets and certificates that are named there, which those
-            who only ask the agent may not be able to read.
+        secrets: Check the named files of secrets and certificates, too. Users that only query the
+            agent may be unable to read these.
 
-    Raises ``ConfigError``: one line, and the exit code that tells a supervisor what went wrong.
+    Raises ``ConfigError``: one line, with the exit code for a supervisor.
     """
     settings, source = _settings(Settings, path, environ)
     if not secrets:
         return settings
     _check_agent(path, settings, source)
-    if settings.former is not None and (hindrance := _hinders(settings, load_former(settings))):
+    if settings.former is not None and (
+        hindrance := _objection_to_former(settings, load_former(settings))
+    ):
         what, mend = hindrance
         raise source.error(("former",), f"former: {settings.former}: {what}: {mend}")
     return settings
 
 
 def load_former(settings: Settings) -> Settings:
-    """What this broker was told before its role changed, by ``settings.former``; as ``load``.
+    """The configuration of this broker before its role changed, ``settings.former``; as ``load``.
 
-    It has all that it needs to start.
+    It is complete enough to start an agent.
     """
     former, source = _settings(Settings, settings.former, {})
     _check_agent(settings.former, former, source)
@@ -98,8 +99,9 @@ def load_former(settings: Settings) -> Settings:
     return former
 
 
-def _hinders(settings: Settings, former: Settings) -> tuple[str, str] | None:
-    """Why a broker cannot have been ``former``: what is wrong, and a remedy."""
+def _objection_to_former(settings: Settings, former: Settings) -> tuple[str, str] | None:
+    """Why ``former`` cannot be the earlier configuration of this broker: ``what``, and how to
+    mend."""
     if former.former is not None:
         return "it names a former one itself", "end one move before the next"
     if former.broker.id != settings.broker.id:
@@ -108,8 +110,8 @@ def _hinders(settings: Settings, former: Settings) -> tuple[str, str] | None:
     if former.broker.address != settings.broker.address:
         return f"it is of {former.broker.url}", f"name the broker there, {settings.broker.url}"
     if former.federation == settings.federation:
-        told = f"it is of the federation {former.federation}, too"
-        return told, "remove former, a restart is enough"
+        what = f"it is of the federation {former.federation}, too"
+        return what, "remove former, a restart is enough"
     if former.state_dir == settings.state_dir:
         return f"its state_dir is {former.state_dir}, too", "give this one a folder of its own"
     if settings.leaves or former.leaves:
@@ -120,7 +122,7 @@ def _hinders(settings: Settings, former: Settings) -> tuple[str, str] | None:
 
 
 def _check_agent(path: Path | None, settings: Settings, source: _Source) -> None:
-    """Look into the files that an agent is told."""
+    """Check the files that an agent's configuration names."""
     _check_credentials(path, settings, source)
     _check_proxies(settings, source)
     for key in ("agent_file", "operator_file"):
@@ -129,7 +131,7 @@ def _check_agent(path: Path | None, settings: Settings, source: _Source) -> None
 
 
 def load_gateway(path: Path | None, environ: Mapping[str, str]) -> GatewaySettings:
-    """Read, merge and check everything a gateway is told; as ``load``."""
+    """Read, merge and check a gateway's configuration; as ``load``."""
     settings, source = _settings(GatewaySettings, path, environ)
     _check_credentials(path, settings, source)
     _check_key_file(settings.keys, "gateway_file", source)
@@ -145,18 +147,19 @@ def load_gateway(path: Path | None, environ: Mapping[str, str]) -> GatewaySettin
     return settings
 
 
-def _load_following(
-    root: type[_Following],
+def _load_multi_broker(
+    root: type[_MultiBroker],
     path: Path | None,
     environ: Mapping[str, str],
     *,
     landing: Path | None = None,
     brokers: Sequence[str] = (),
     only: bool = False,
-) -> _Following:
-    """Read, merge and check what a daemon of all brokers is told; as ``load``; a file may lack.
+) -> _MultiBroker:
+    """Read, merge and check the configuration of a daemon that reads all brokers; as ``load``.
 
-    ``landing`` and ``only`` win over the file and the environment; ``brokers`` come in addition.
+    No file is needed. ``landing`` and ``only`` override the file and the environment; ``brokers``
+    are added.
     """
 
     def put_over(values: dict[str, Any], source: _Source) -> None:
@@ -181,9 +184,9 @@ def _load_following(
     return settings
 
 
-load_collector = functools.partial(_load_following, CollectorSettings)
-load_steerer = functools.partial(_load_following, SteererSettings)
-load_console = functools.partial(_load_following, ConsoleSettings)
+load_collector = functools.partial(_load_multi_broker, CollectorSettings)
+load_steerer = functools.partial(_load_multi_broker, SteererSettings)
+load_console = functools.partial(_load_multi_broker, ConsoleSettings)
 
 
 def _settings(
@@ -192,7 +195,7 @@ def _settings(
     environ: Mapping[str, str],
     put_over: Callable[[dict[str, Any], _Source], None] = lambda values, source: None,
 ) -> tuple[_Root, _Source]:
-    """``put_over`` lets the command line win over the file and the environment."""
+    """``put_over`` applies the command line's values over the file's and the environment's."""
     source = _Source("environment" if path is None else str(path))
     values: Any = {} if path is None else _by_folder(root, _read(path, source), path.parent)
     _overlay(root, values, environ, source)
@@ -236,18 +239,18 @@ def _read(path: Path, source: _Source) -> dict[str, Any]:
 
 
 def _by_folder(kind: object, value: object, folder: Path) -> object:
-    """``value``, which should be a ``kind``, with the paths in it as seen from ``folder``."""
+    """Resolve the paths in ``value``, expected to be a ``kind``, relative to ``folder``."""
     if kind is Path:
         return str(folder / value) if isinstance(value, str) else value
     if (section := section_in(kind)) is not None and isinstance(value, dict):
-        known = keys_of(section)
+        keys = keys_of(section)
         return {
-            key: _by_folder(known[key].kind, each, folder) if key in known else each
-            for key, each in value.items()
+            key: _by_folder(keys[key].kind, inner, folder) if key in keys else inner
+            for key, inner in value.items()
         }
     for part in get_args(kind):
         if get_origin(kind) is tuple and isinstance(value, list):
-            value = [_by_folder(part, each, folder) for each in value]
+            value = [_by_folder(part, item, folder) for item in value]
         else:
             value = _by_folder(part, value, folder)
     return value
@@ -262,7 +265,7 @@ def _syntax_complaint(message: str, text: str) -> str:
 
 
 def _refusal(text: str, exit_code: int) -> ConfigError:
-    """The error whose text is one line, whatever names of files and values it quotes."""
+    """An error with ``text`` as one printable line."""
     printable = "".join(c if c.isprintable() else "?" for c in text)
     return ConfigError(printable[:LINE_CHARACTERS_MAX], exit_code=exit_code)
 
@@ -270,7 +273,7 @@ def _refusal(text: str, exit_code: int) -> ConfigError:
 def _overlay(
     root: type[Section], values: dict[str, Any], environ: Mapping[str, str], source: _Source
 ) -> None:
-    """Put what the environment says over what the file says."""
+    """Override the file's values with those of the environment."""
     for variable in sorted(environ):
         if not variable.upper().startswith(ENVIRONMENT_PREFIX):
             continue
@@ -344,7 +347,7 @@ def _check_secrets(
 
 
 def _check_proxies(settings: Settings, source: _Source) -> None:
-    """Refuse files of passwords for proxies as those of other passwords."""
+    """Refuse unusable or readable password files of proxies."""
     for at, holder in settings.proxy_holders():
         location = (*located(at), "proxy_password_file")
         _check_password_file(holder.proxy_password_file, location, source)
@@ -361,7 +364,7 @@ def _check_password_file(file: Path | None, location: Location, source: _Source)
 def _check_key_file(
     keys: Section, name: str, source: _Source, section: Location = ("keys",)
 ) -> None:
-    """See that a file of ours among ``keys`` is closed to others, where it is named."""
+    """Refuse the key file ``name`` of ``keys`` if other users can read it."""
     path: Path | None = getattr(keys, name)
     if path is not None:
         _check_secret_file(path, (*section, name), source)
@@ -397,7 +400,7 @@ def _check_certificates(holders: Iterable[tuple[str, Credentials]], source: _Sou
 def _check_context(
     make: Callable[[], object], files: dict[str, Path | None], at: Location, source: _Source
 ) -> None:
-    """Make the TLS context that ``files`` are for, and complain about the one that is wrong."""
+    """Call ``make`` for a TLS context of ``files``; raise an error about the file that is wrong."""
     try:
         make()
     except FileNotFoundError as error:
@@ -413,7 +416,7 @@ def _check_context(
 
 
 def _key_of(files: dict[str, Path | None], text: str) -> str:
-    """The key whose file ``text`` begins with; the authorities' otherwise."""
+    """The key of the file that ``text`` begins with, otherwise the last key."""
     *others, last = files
     for key in others:
         if (file := files[key]) is not None and text.startswith(str(file)):

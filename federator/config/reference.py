@@ -1,7 +1,7 @@
-"""The configuration reference, written from the settings themselves so that it cannot be wrong.
+"""Prints the configuration reference from the settings, so that the two agree.
 
-What a key means stands below it as a string, and is read from there when a reference is wanted:
-gathering these whenever an agent starts would take longer than all else about its settings.
+The meaning of a key is a string below it, parsed from the source only for a reference: doing so at
+each start of an agent would take longer than all other work on its settings.
 """
 
 import ast
@@ -179,7 +179,7 @@ file = "/etc/federator/operators"
 
 
 def reference() -> str:
-    """Markdown: every key of all our daemons: its type, default, meaning."""
+    """All keys of all daemons as Markdown, with type, default and meaning."""
     agent_tables: dict[str, type[Section]] = {"neighbours": NeighbourSettings}
     agent_tables |= {"leaves": LeafSettings}
     blocks = [_HEAD, *_sections(Settings, agent_tables)]
@@ -193,7 +193,7 @@ def reference() -> str:
 
 
 def meanings(section: type[Section]) -> dict[str, str]:
-    """What stands below each key of ``section``, or of a section that it extends."""
+    """The string below each key of ``section``, or of a section that it extends."""
     found: dict[str, str] = {}
     for base in reversed(section.__mro__[: section.__mro__.index(Section)]):
         (definition,) = ast.parse(inspect.getsource(base)).body
@@ -205,14 +205,14 @@ def meanings(section: type[Section]) -> dict[str, str]:
 
 
 def _sections(root: type[Section], tables: dict[str, type[Section]]) -> list[str]:
-    known = keys_of(root)
-    sections = {name: section_in(key.kind) for name, key in known.items()}
+    keys = keys_of(root)
+    sections = {name: section_in(key.kind) for name, key in keys.items()}
     plain = [name for name, section in sections.items() if not section and name not in tables]
     blocks = [_table("## Top level", "Before the first section.", root, plain)]
     for name, section in sections.items():
         if listed := section or tables.get(name):
             title = f"## [{name}]" if section else f"## [[{name}]]"
-            about, how = listed.__doc__ or "", takes(known[name])
+            about, how = listed.__doc__ or "", takes(keys[name])
             blocks.append(_table(title, about, listed, list(keys_of(listed)), how))
     return blocks
 
@@ -226,11 +226,11 @@ def _table(
 ) -> str:
     lines = [title, "", " ".join(about.split()), "", "| key | type | default | meaning |"]
     lines.append("| --- | --- | --- | --- |")
-    told = meanings(section)
-    known = keys_of(section)
+    texts = meanings(section)
+    infos = keys_of(section)
     for name in keys:
-        key = known[name]
-        meaning = told.get(key.attribute, "").replace("|", "\\|")
+        key = infos[name]
+        meaning = texts.get(key.attribute, "").replace("|", "\\|")
         meaning += " *Live.*" if takes(key, how) is Takes.RELOAD else ""
         lines.append(f"| `{name}` | {_type(key)} | {_default(key)} | {meaning} |")
     return "\n".join(lines) + "\n"
@@ -255,7 +255,7 @@ def _type(key: Key) -> str:
 
 
 def _options(kind: object) -> list[Any]:
-    """The plain types of an annotation: those of ``A | B``, without what is said about them."""
+    """The plain types of an annotation: those of ``A | B``, without ``Annotated``."""
     if get_origin(kind) is Annotated:
         return _options(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):

@@ -1,13 +1,12 @@
-"""What may change while a daemon runs: which keys differ, and what of a new file is in effect.
+"""Applies changes of a configuration to a running daemon: which keys differ, and which take effect.
 
-Each key says what a change of it takes, a reload or a restart (``section.Takes``). A reload puts
-the keys that take no more in the place of those in effect; the others go on as they were, and wait.
-What comes of it is checked by the rules between keys: keys that agree in a file need not agree with
-those that wait.
+Each key declares what a change needs, a reload or a restart (``section.Takes``). A reload replaces
+the keys that need no more; the others keep their values until a restart. The result is checked by
+the rules between keys: keys that agree in the new file may conflict with old values.
 
-Entries of a list are told apart by one key, their ``url`` mostly. A list that takes a reload may
-gain and lose entries by it; where only keys of its entries do, these change, and other entries wait
-for a restart.
+Entries of a list are identified by one key, mostly ``url``. A reload adds and removes entries of a
+list that is marked with it; where only keys of the entries are, it changes these keys, and added
+and removed entries wait for a restart.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,14 +32,14 @@ _Entries = Mapping[str, Section]
 
 
 def takes(key: Key, otherwise: Takes = Takes.RESTART) -> Takes:
-    """What a change of a key takes; ``otherwise`` is said of what holds it."""
-    return next((each for each in key.rules if isinstance(each, Takes)), otherwise)
+    """What a change of ``key`` needs; ``otherwise`` is the default of its section."""
+    return next((rule for rule in key.rules if isinstance(rule, Takes)), otherwise)
 
 
 def differences(
     old: Section, new: Section, *, at: str = "", otherwise: Takes = Takes.RESTART
 ) -> Iterator[Change]:
-    """Every key whose value differs in ``new``, in the order of the reference."""
+    """Every key with another value in ``new``, in the order of the reference."""
     for name, info in keys_of(type(old)).items():
         before, after = getattr(old, info.attribute), getattr(new, info.attribute)
         if before == after:
@@ -55,9 +54,9 @@ def differences(
 
 
 def merged(old: _Root, new: _Root) -> _Root:
-    """The keys of ``new`` that take a reload, all others as they are in ``old``.
+    """``old`` with those keys of ``new`` that need only a reload.
 
-    Raises ``ConfigError``: together they are no configuration.
+    Raises ``ConfigError``: the combination is invalid.
     """
     try:
         return _together(old, new, Takes.RESTART)
@@ -66,27 +65,27 @@ def merged(old: _Root, new: _Root) -> _Root:
 
 
 def reloaded(old: _Root, new: _Root) -> tuple[_Root, list[Change], list[Change]]:
-    """What is in effect once ``new`` was read, what changes by that, and what takes a restart.
+    """The settings after a reload of ``new``, what it changes, and what needs a restart.
 
     Raises as ``merged``.
     """
     settings = merged(old, new)
     later = differences(settings, new)
-    waiting = [each for each in later if each.takes is Takes.RESTART]
+    waiting = [change for change in later if change.takes is Takes.RESTART]
     return settings, list(differences(old, settings)), waiting
 
 
 def taken_by_reload(root: type[Section]) -> Iterator[str]:
-    """The keys and sections that a reload takes up, for people: ``rules but rename``."""
+    """The keys and sections that a reload changes, for people: ``rules but rename``."""
     for name, info in keys_of(root).items():
         how, inner = takes(info), _section(info)
         fields = {} if inner is None else keys_of(inner)
         keys = {key: takes(field, how) for key, field in fields.items()}
         if how is Takes.RELOAD:
-            others = ", ".join(key for key, each in keys.items() if each is Takes.RESTART)
+            others = ", ".join(key for key, way in keys.items() if way is Takes.RESTART)
             yield f"{name} but {others}" if others else name
         else:
-            yield from (f"{name}.{key}" for key, each in keys.items() if each is Takes.RELOAD)
+            yield from (f"{name}.{key}" for key, way in keys.items() if way is Takes.RELOAD)
 
 
 def _section(key: Key) -> type[Section] | None:
@@ -96,18 +95,18 @@ def _section(key: Key) -> type[Section] | None:
 
 
 def _entries_that_differ(
-    key: str, known: _Entries, wanted: _Entries, how: Takes
+    key: str, before: _Entries, after: _Entries, how: Takes
 ) -> Iterator[Change]:
-    for name in (name for name in known if name not in wanted):
+    for name in (name for name in before if name not in after):
         yield Change(f"{key}[{name}]", "named", "not named", how)
-    for name, entry in wanted.items():
+    for name, entry in after.items():
         at = f"{key}[{name}]"
-        if name not in known:
+        if name not in before:
             yield Change(at, "not named", "named", how)
             if how is Takes.RESTART:
                 continue
-        found = differences(_known(entry, name, known), entry, at=f"{at}.", otherwise=how)
-        yield from (each for each in found if name in known or each.takes is Takes.RESTART)
+        found = differences(_entry_before(entry, name, before), entry, at=f"{at}.", otherwise=how)
+        yield from (change for change in found if name in before or change.takes is Takes.RESTART)
 
 
 def _together(old: _Root, new: _Root, otherwise: Takes) -> _Root:
@@ -119,11 +118,13 @@ def _together(old: _Root, new: _Root, otherwise: Takes) -> _Root:
         if isinstance(before, Section) and isinstance(after, Section):
             values[key.attribute] = _together(before, after, how)
         elif (entries := _entries(before, after, how)) is not None:
-            known, wanted = entries
-            stay = wanted if how is Takes.RELOAD else known
+            old_entries, new_entries = entries
+            stay = new_entries if how is Takes.RELOAD else old_entries
             values[key.attribute] = tuple(
-                _together(_known(entry, each, known), wanted.get(each, entry), how)
-                for each, entry in stay.items()
+                _together(
+                    _entry_before(entry, name, old_entries), new_entries.get(name, entry), how
+                )
+                for name, entry in stay.items()
             )
         elif how is Takes.RELOAD:
             values[key.attribute] = after
@@ -131,34 +132,37 @@ def _together(old: _Root, new: _Root, otherwise: Takes) -> _Root:
 
 
 def _entries(before: object, after: object, how: Takes) -> tuple[_Entries, _Entries] | None:
-    """Two lists of tables by what tells them apart; ``None``: a reload concerns no single one."""
+    """Two lists of tables as mappings by their identifying key; ``None``: compare them as a
+    whole."""
     if not isinstance(before, tuple) or not isinstance(after, tuple):
         return None
-    if not all(_is_entry(each, how) for each in (*before, *after)):
+    if not all(_is_entry(entry, how) for entry in (*before, *after)):
         return None
-    known, wanted = ({_name(each): each for each in entries} for entries in (before, after))
-    return known, wanted
+    before_by_name, after_by_name = (
+        {_name(entry): entry for entry in entries} for entries in (before, after)
+    )
+    return before_by_name, after_by_name
 
 
 def _is_entry(value: object, how: Takes) -> bool:
-    if not isinstance(value, Section) or not hasattr(value, value.told_apart_by):
+    if not isinstance(value, Section) or not hasattr(value, value.entry_key):
         return False
     keys = keys_of(type(value)).values()
-    return how is Takes.RELOAD or any(takes(each) is Takes.RELOAD for each in keys)
+    return how is Takes.RELOAD or any(takes(key) is Takes.RELOAD for key in keys)
 
 
 def _name(entry: Section) -> str:
-    return str(getattr(entry, entry.told_apart_by))
+    return str(getattr(entry, entry.entry_key))
 
 
-def _known(entry: Section, name: str, known: _Entries) -> Section:
-    """What was known of ``entry`` before: nothing but its name where it is new."""
-    key = entry.told_apart_by
-    return known.get(name) or type(entry)(**{key: getattr(entry, key)})
+def _entry_before(entry: Section, name: str, before: _Entries) -> Section:
+    """The former version of ``entry``: one with only its identifying key if it is new."""
+    key = entry.entry_key
+    return before.get(name) or type(entry)(**{key: getattr(entry, key)})
 
 
 def _shown(value: object) -> str:
-    """A value for people; never a secret, nor a long list."""
+    """A value for people, without secrets, and with long lists cut."""
     if value is None or value == ():
         return "none"
     if isinstance(value, Secret):
@@ -166,7 +170,7 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        inner = ", ".join(_shown(each) for each in value[:8])
+        inner = ", ".join(_shown(item) for item in value[:8])
         value = f"[{inner}{', ...' if len(value) > 8 else ''}]"
     elif isinstance(value, Section):
         value = "a table"

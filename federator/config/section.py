@@ -1,8 +1,8 @@
-"""What every table of the configuration file is made of: a frozen dataclass.
+"""The base of every table of the configuration file: a frozen dataclass.
 
-A type says what a value may be (``annotated_types``, ``Core``, ``Passes``), ``__post_init__`` what
-goes with what. pydantic checks the types in the process that reads a file (``validation``); nothing
-here or in the tables imports it, so an agent holds its settings without it.
+Types restrict single values (``annotated_types``, ``Core``, ``Passes``), ``__post_init__`` checks
+combinations. pydantic checks the types in the process that reads a file (``validation``); no module
+of the tables imports it, so agents do not need it.
 """
 
 import os
@@ -18,7 +18,7 @@ from federator.protocol.types import BROKER_ID_MAX
 
 
 class Core:
-    """A constraint in the words of pydantic's core, where ``annotated_types`` has none."""
+    """A constraint of pydantic's core schema, where ``annotated_types`` has none."""
 
     def __init__(self, **words: object) -> None:
         self.words = words
@@ -29,10 +29,10 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """A value goes through ``function``, which raises ``ValueError`` with ``what: mend``.
+    """A value is passed through ``function``, which raises ``ValueError`` with ``what: mend``.
 
     Attributes:
-        raw: It goes before its type is looked at.
+        raw: Call ``function`` before the type is checked.
     """
 
     function: Callable[[Any], object]
@@ -47,13 +47,13 @@ class Passes:
 STRICT: Final = Core(strict=True)
 
 WholeNumber = Annotated[int, STRICT]
-"""An integer and nothing that could be read as one."""
+"""An integer; no value is converted to one."""
 
 BrokerNumber = Annotated[int, STRICT, Interval(ge=0, le=BROKER_ID_MAX)]
 """A broker's id in the federation."""
 
 Switch = Annotated[bool, STRICT]
-"""``true`` or ``false`` and nothing that could be read as one."""
+"""``true`` or ``false``; no value is converted to one."""
 
 NAME_MAX = 64
 Name = Annotated[str, Core(pattern=rf"^[A-Za-z0-9_.-]{{1,{NAME_MAX}}}$")]
@@ -61,8 +61,8 @@ Name = Annotated[str, Core(pattern=rf"^[A-Za-z0-9_.-]{{1,{NAME_MAX}}}$")]
 
 
 class Takes(Enum):
-    """What a change of a key takes to be followed. Said of a section, it holds for all its keys
-    that say nothing; where nothing is said at all, it is a restart.
+    """What makes a change of a key effective. On a section it is the default for its keys; the
+    default of all is a restart.
     """
 
     RELOAD = "a reload"
@@ -71,7 +71,7 @@ class Takes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One key, as people write it, whose value in a file is not the one in effect."""
+    """A key, as people write it, with a value in the file that differs from the one in effect."""
 
     key: str
     before: str
@@ -97,8 +97,8 @@ class Section:
         "alias_generator": _name_in_files,
     }
 
-    told_apart_by: ClassVar[str] = "url"
-    """The key by which entries of a list of these are told apart."""
+    entry_key: ClassVar[str] = "url"
+    """The key that identifies an entry in a list of these."""
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
@@ -118,12 +118,13 @@ class Section:
         """Check rules between keys; raises ``RuleError``."""
 
     @classmethod
-    def completed(cls, told: Any) -> Any:  # noqa: ANN401 - whatever a file holds
-        """What a file holds, with defaults that depend on other keys. It may be of any form."""
-        return told
+    def completed(cls, values: Any) -> Any:  # noqa: ANN401 - whatever a file holds
+        """Return the file's ``values``, which may have any form, with defaults that depend on other
+        keys."""
+        return values
 
     def clash(self, key: str, relation: str, other: str, mend: str) -> "RuleError":
-        """An error about ``key``, whose value does not go with that of ``other``."""
+        """An error about ``key``: its value conflicts with that of ``other``."""
         what = f"{key} = {getattr(self, key)} is {relation} {other} = {getattr(self, other)}"
         return wrong(key, what, mend)
 
@@ -147,19 +148,26 @@ class Key:
 def keys_of(section: type[Section]) -> dict[str, Key]:
     """The keys of a section by their names in files."""
     found = {}
-    for each in fields(section):
-        kind, *rules = get_args(each.type) if get_origin(each.type) is Annotated else (each.type,)
-        found[_name_in_files(each.name)] = Key(each.name, kind, tuple(rules), each.default)
+    for attribute in fields(section):
+        kind, *rules = (
+            get_args(attribute.type)
+            if get_origin(attribute.type) is Annotated
+            else (attribute.type,)
+        )
+        found[_name_in_files(attribute.name)] = Key(
+            attribute.name, kind, tuple(rules), attribute.default
+        )
     return found
 
 
 def section_in(kind: object) -> type[Section] | None:
-    """The section that ``kind`` is."""
+    """``kind`` if it is a section."""
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
 
 
 def readable_by(parse: Callable[[str], object]) -> Passes:
-    """A constraint of texts: ``parse`` takes them, or raises ValueError with ``what: mend``."""
+    """A constraint on texts: ``parse`` must accept them, or raises ValueError with ``what:
+    mend``."""
 
     def checked(text: str) -> str:
         parse(text)

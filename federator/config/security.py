@@ -1,6 +1,6 @@
-"""Keys as the configuration names them, read and judged before an agent starts.
+"""Key files named in the configuration, read and checked before an agent starts.
 
-A file that is named and cannot be used raises a ``ConfigError`` when it is read.
+Reading an unusable file raises ``ConfigError``.
 
 Source: docs/security.md, "Files".
 """
@@ -24,7 +24,7 @@ from federator.protocol.trust.key_files import (
 
 FEDERATION_KEYS_MAX = 16
 REVOCATIONS_KEPT = "revocations"
-"""The file in the state directory where an agent writes the lists it has heard of."""
+"""The file in the state directory with the revocation lists that the agent received."""
 
 _P = TypeVar("_P", AgentKeys, FederationPublic, RevocationFile)
 
@@ -35,13 +35,13 @@ Roles = Literal["wanted", "required"]
 
 
 class TrustSettings(Section):
-    """Whom to believe: files that ``federator keys`` made. They are read again when they change."""
+    """Trusted keys: files that ``federator keys`` made. They are read again when they change."""
 
     federation_files: Annotated[tuple[Path, ...], MaxLen(FEDERATION_KEYS_MAX)] = ()
     """Public federation keys to trust; several while keys are being changed."""
     revocations_file: Path | None = None
-    """List of certificates that hold no more. One agent that has it is enough: the others learn it
-    from their neighbours."""
+    """List of revoked certificates. One agent that has it is enough: the others receive it from
+    their neighbours."""
 
     def federation_keys(self, federation: str) -> list[bytes]:
         """The public keys that ``federation_files`` hold."""
@@ -56,7 +56,7 @@ class TrustSettings(Section):
         return keys
 
     def revocations(self) -> bytes | None:
-        """The revocations that ``revocations_file`` holds, if one is named and there."""
+        """The revocations in ``revocations_file``, if it is configured and exists."""
         if self.revocations_file is None or not self.revocations_file.exists():
             return None
         return _read(self.revocations_file, RevocationFile, "keys.revocations_file").revocations
@@ -70,29 +70,29 @@ class KeySettings(TrustSettings):
     operator_file: Path | None = None
     """An operator's key, with which `federator drain` signs; closed to others."""
     roles: Roles = "wanted"
-    """Words of gateways, operators and collectors: "required": nobody is believed without a key of
-    that role; "wanted": who has shown one must go on showing it, others are believed without."""
+    """Messages of gateways, operators and collectors: "required": accepted only with a key of that
+    role; "wanted": also without, unless their sender has used a key before."""
 
     @property
     def whole(self) -> bool:
-        """Whether enough is named to start signed."""
+        """Whether all keys for a signed start are configured."""
         return self.agent_file is not None and len(self.federation_files) > 0
 
     def agent_keys(self) -> AgentKeys:
-        """This agent's key and certificate, as ``agent_file`` holds them."""
+        """This agent's key and certificate from ``agent_file``."""
         assert self.agent_file is not None, "settings in signed mode name it"
         return _read(self.agent_file, AgentKeys, "keys.agent_file")
 
 
 class GatewayKeySettings(TrustSettings):
-    """Whom to believe, and who we are: files that ``federator keys`` made, read again when they
-    change. With federation_files agents have to sign their guides, with gateway_file answers."""
+    """Trusted keys, and our own: files that ``federator keys`` made, read again when they change.
+    With federation_files agents must sign their guides, with gateway_file their answers."""
 
     gateway_file: Path | None = None
     """This gateway's key and certificate; closed to others."""
     roles: Roles = "wanted"
-    """Words of other gateways: "required": nobody is believed without a gateway's key; "wanted":
-    who has shown one must go on showing it, others are believed without."""
+    """Messages of other gateways: "required": accepted only with a gateway's key; "wanted": also
+    without, unless their sender has used a key before."""
 
     def own_keys(self, name: str) -> AgentKeys | None:
         """The key in ``gateway_file``, of the gateway of that name."""
@@ -105,18 +105,18 @@ class GatewayKeySettings(TrustSettings):
 
 
 class _OwnKeySettings(TrustSettings):
-    """Whom to believe, and a key of our own, of the role that is ours: in the key ``ROLE_file``."""
+    """Trusted keys, and our own, for our role: in the key ``ROLE_file``."""
 
     ROLE: ClassVar[Role]
 
     @property
     def own_key(self) -> str:
-        """The name of the key that names our file."""
+        """The configuration key of our key file."""
         return f"{self.ROLE}_file"
 
     @property
     def own_file(self) -> Path | None:
-        """Our key's file, if one is named."""
+        """Our key file, if configured."""
         file: Path | None = getattr(self, self.own_key)
         return file
 
@@ -131,8 +131,8 @@ class _OwnKeySettings(TrustSettings):
 
 
 class CollectorKeySettings(_OwnKeySettings):
-    """Whom to believe, and who we are: files that ``federator keys`` made, read again when they
-    change. With federation_files agents have to sign all that we read."""
+    """Trusted keys, and our own: files that ``federator keys`` made, read again when they change.
+    With federation_files agents must sign all that we read."""
 
     ROLE: ClassVar[Role] = "collector"
 
@@ -141,32 +141,34 @@ class CollectorKeySettings(_OwnKeySettings):
 
 
 class SteererKeySettings(_OwnKeySettings):
-    """Whom to believe, and who we are: files that ``federator keys`` made, read again when they
-    change. With federation_files agents have to sign their loads, and steerers their plans."""
+    """Trusted keys, and our own: files that ``federator keys`` made, read again when they change.
+    With federation_files agents must sign their loads, and steerers their plans."""
 
     ROLE: ClassVar[Role] = "steerer"
 
     steerer_file: Path | None = None
-    """This steerer's key and certificate; closed to others. Agents with keys obey no other."""
+    """This steerer's key and certificate; closed to others. Agents with keys follow signed plans
+    only."""
 
 
 class ConsoleKeySettings(_OwnKeySettings):
-    """Whom to believe, and who we are: files that ``federator keys`` made, read again when they
-    change. With federation_files agents have to sign all that we read but health."""
+    """Trusted keys, and our own: files that ``federator keys`` made, read again when they change.
+    With federation_files agents must sign all that we read but health."""
 
     ROLE: ClassVar[Role] = "operator"
 
     operator_file: Path | None = None
-    """An operator's key and certificate, with which the console asks agents, and gives the orders
-    of those who are signed in; closed to others. Agents with keys.roles = "required" answer to no
-    others."""
+    """An operator's key and certificate, with which the console signs its requests to agents and
+    the orders of signed-in operators; closed to others. Agents with keys.roles = "required" answer
+    no others."""
 
 
 def role_keys(path: Path | None, role: Role, at: str) -> AgentKeys | None:
-    """The key of another role than an agent's, if a file is named; ``at``: who named it."""
+    """The key in ``path``, of ``role``, if a file is named; ``at`` is the configuration key or
+    option."""
     keys = None if path is None else _read(path, AgentKeys, at)
-    if keys is not None and (told := holder_of(keys)).role != role:
-        raise unusable(f"{at}: {path} is of {told.holder}: name the key of one {role}")
+    if keys is not None and (holder := holder_of(keys)).role != role:
+        raise unusable(f"{at}: {path} is of {holder.holder}: name the key of one {role}")
     return keys
 
 

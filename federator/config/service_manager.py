@@ -1,4 +1,4 @@
-"""What a service manager says in the environment: where it listens, and how often it must hear.
+"""Reads a service manager's variables: its socket, and how often it expects a notification.
 
 Source: sd_notify(3), sd_watchdog_enabled(3).
 """
@@ -11,16 +11,16 @@ SOCKET, WATCHDOG_US, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_
 
 @dataclass(frozen=True, slots=True)
 class ServiceManager:
-    """Where to tell how we are, and how often we must."""
+    """The socket for notifications, and how often they must come."""
 
     address: str  # a unix datagram socket, as ``socket.connect`` wants it
-    watchdog_s: float | None  # silence after which we are taken for hung; None: nobody watches
+    watchdog_s: float | None  # silence after which we count as hung; None: no watchdog
 
 
 def service_manager(environ: Mapping[str, str], *, pid: int) -> ServiceManager | None:
-    """Who started the process ``pid``; ``None`` when it wants to hear nothing from us.
+    """The service manager of the process ``pid``; ``None``: it expects no notifications.
 
-    What is there but makes no sense, a relative path or a negative time, was not meant for us.
+    Invalid values, such as a relative path or a negative time, are ignored: they are not for us.
     """
     address = environ.get(SOCKET, "")
     if not address.startswith(("/", "@")) or len(address) == 1:

@@ -1,7 +1,7 @@
-"""What one agent can be told, as one frozen record of sections.
+"""The settings of one agent, as one frozen record of sections.
 
-Each section is a table of the TOML file. Here are the rules between sections, and what the rest of
-the agent asks: the protocol's parameters, and how to reach a neighbour.
+Each section is a table of the TOML file. This module has the rules between sections, and derives
+the protocol's parameters and the connections to neighbours.
 """
 
 from dataclasses import fields, replace
@@ -62,14 +62,14 @@ LEAF_DEFAULTS = (
     ("routing", "strategy", "shortest-path"),
     ("topology", "patience_ms", 60_000),
 )
-"""Keys that are otherwise at a leaf by default; the first two must be."""
+"""Keys with another default at a leaf; the first two must have these values."""
 
 _Parameters = Parameters | TopologyParameters | FailoverParameters | PresenceParameters
 
 
 def _same(kind: type[_Parameters | LedgerParameters], section: Section) -> dict[str, Any]:
-    """What ``section`` says under the names that fields of ``kind`` have, too."""
-    names = {each.name for each in fields(section)} & {each.name for each in fields(kind)}
+    """The values of ``section`` for fields of ``kind`` with the same names."""
+    names = {part.name for part in fields(section)} & {part.name for part in fields(kind)}
     return {name: getattr(section, name) for name in names}
 
 
@@ -79,26 +79,26 @@ class Settings(Section):
     federation: Name = "fed"
     """Name shared by all agents: 1 to 64 of A-Z a-z 0-9 _ . -"""
     role: Literal["member", "leaf"] = "member"
-    """"leaf": a small broker that hangs on a hub, and hears nothing of the federation but a few
-    filters; its [[neighbours]] are that hub, and one in reserve if it has one, or with
-    topology.mode = "auto" all hubs that take it; see hubs.md."""
+    """"leaf": a small broker attached to a hub, which receives only a few filters from the
+    federation; its [[neighbours]] are that hub, and perhaps one in reserve, or with topology.mode =
+    "auto" all hubs that accept it; see hubs.md."""
     state_dir: Path = Path("/var/lib/federator")
     """Folder for the epoch, learned subscriptions and http.port; one agent each."""
     former: Path | None = None
-    """Where this broker changes its role, the configuration file that it had before, read without
-    the environment: what that agent has begun is brought to an end beside this one, and nothing is
-    lost. Remove it when the log says "move.ended"; see hubs.md."""
+    """While this broker changes its role: its configuration file from before, read without the
+    environment. The work of that agent is completed beside this one, and nothing is lost. Remove
+    the key when the log says "move.ended"; see hubs.md."""
     security: Security = "signed"
-    """"signed": agents prove who they are, nothing can be forged or replayed, and the brokers in
-    between can read everything; "sealed": nor read what is forwarded; "proven": as "signed", and
-    no agent in between can change or invent what clients publish at QoS 1 and 2; "open": whoever
-    may publish on a broker's control topics is believed. See [keys]."""
+    """"signed": agents authenticate, nothing can be forged or replayed, and the brokers in between
+    can read everything; "sealed": as "signed", and these cannot read forwarded data; "proven": as
+    "signed", and no agent in between can change or invent QoS 1 and 2 publications; "open": any
+    client that may publish on a broker's control topics is trusted. See [keys]."""
     broker: BrokerSettings
     neighbours: Annotated[tuple[NeighbourSettings, ...], Takes.RELOAD, MaxLen(NEIGHBOURS_MAX)] = ()
-    """Brokers to talk to directly."""
+    """Brokers to link with."""
     hub: HubSettings = HubSettings()
     leaves: Annotated[tuple[LeafSettings, ...], MaxLen(LEAVES_MAX)] = ()
-    """Small brokers that hang on this one, which so is a hub."""
+    """Small brokers attached to this one, which makes it a hub."""
     topology: TopologySettings = TopologySettings()
     links: LinkSettings = LinkSettings()
     direct: DirectSettings = DirectSettings()
@@ -122,21 +122,21 @@ class Settings(Section):
     log: LogSettings = LogSettings()
 
     @classmethod
-    def completed(cls, told: Any) -> Any:  # noqa: ANN401 - whatever a file holds
-        """What is otherwise by default at a leaf, and the federation that it has with its hub."""
-        if not (isinstance(told, dict) and told.get("role") == "leaf"):
-            return told
-        told = dict(told)
+    def completed(cls, values: Any) -> Any:  # noqa: ANN401 - whatever a file holds
+        """Add the defaults of a leaf, and the name of its federation with its hub."""
+        if not (isinstance(values, dict) and values.get("role") == "leaf"):
+            return values
+        values = dict(values)
         for section, key, value in LEAF_DEFAULTS:
-            held = told.get(section, {})
+            held = values.get(section, {})
             if isinstance(held, dict):
-                told[section] = {key: value} | held
-        broker, federation = told.get("broker"), told.get("federation", "fed")
+                values[section] = {key: value} | held
+        broker, federation = values.get("broker"), values.get("federation", "fed")
         id = broker.get("id") if isinstance(broker, dict) else None
         if isinstance(federation, str) and isinstance(id, int):
             named = federation.removesuffix(federation_of_leaf("", id))
-            told["federation"] = federation_of_leaf(named, id)
-        return told
+            values["federation"] = federation_of_leaf(named, id)
+        return values
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,7 +178,9 @@ class Settings(Section):
                     raise wrong(f"{section}.{key}", what, "remove it, or role")
 
     def _leaves_are_others(self) -> None:
-        named = {each.id: "a neighbour" for each in self.neighbours if each.id is not None}
+        named = {
+            neighbour.id: "a neighbour" for neighbour in self.neighbours if neighbour.id is not None
+        }
         named[self.broker.id] = "this broker"
         for index, leaf in enumerate(self.leaves):
             if leaf.id in named:
@@ -201,12 +203,12 @@ class Settings(Section):
         ids: set[int] = set()
         addresses = {self.broker.address: "broker.url"}
         for index, neighbour in enumerate(self.neighbours):
-            at, who = f"neighbours.{index}", f"neighbour id {neighbour.id}"
+            at, label = f"neighbours.{index}", f"neighbour id {neighbour.id}"
             if neighbour.id == self.broker.id:
-                what = f"{who} is this broker's own id"
+                what = f"{label} is this broker's own id"
                 raise wrong(f"{at}.id", what, "give every broker its own id")
             if neighbour.id in ids:
-                raise wrong(f"{at}.id", f"{who} appears twice", "remove one, or correct its id")
+                raise wrong(f"{at}.id", f"{label} appears twice", "remove one, or correct its id")
             if neighbour.id is not None:
                 ids.add(neighbour.id)
             if neighbour.address in addresses:
@@ -217,9 +219,9 @@ class Settings(Section):
     def _seeds_are_no_neighbours(self) -> None:
         named = {n.address: f"neighbours[{i}]" for i, n in enumerate(self.neighbours)}
         for index, seed in enumerate(self.topology.seeds):
-            if (known := named.get(Address.parse(seed))) is not None:
+            if (key := named.get(Address.parse(seed))) is not None:
                 mend = "a neighbour that is kept is a seed, too: remove it from topology.seeds"
-                raise wrong(f"topology.seeds.{index}", f"{seed} is already {known}.url", mend)
+                raise wrong(f"topology.seeds.{index}", f"{seed} is already {key}.url", mend)
 
     def _passwords_stay_among_us(self) -> None:
         topology = self.topology
@@ -262,8 +264,8 @@ class Settings(Section):
                 raise wrong(f"{at}.transport", what, mend)
 
     def _nothing_is_taken_out_of_what_is_proven(self) -> None:
-        rules = [each.rules(self.rules.deny) for each in self.neighbours]
-        stopping = self.rules.deny or not all(each.stops_nothing for each in rules)
+        rules = [neighbour.rules(self.rules.deny) for neighbour in self.neighbours]
+        stopping = self.rules.deny or not all(rule.stops_nothing for rule in rules)
         if self.security == "proven" and stopping:
             what = "rules of links and rules.deny take publications out of frames, "
             what += "and what is left is not what its origin signed"
@@ -272,12 +274,15 @@ class Settings(Section):
             )
 
     def uses(self, transport: str) -> bool:
-        """Whether frames reach any neighbour by ``transport``."""
-        return transport in {self.links.transport, *(each.transport for each in self.neighbours)}
+        """Whether any link is configured for ``transport``."""
+        return transport in {
+            self.links.transport,
+            *(neighbour.transport for neighbour in self.neighbours),
+        }
 
     def transport_to(self, neighbour: BrokerId) -> Transport:
-        """How frames reach a neighbour, if it has that, too."""
-        named = {each.id: each.transport for each in self.neighbours if each.transport}
+        """The configured transport to a neighbour, used if its agent has it, too."""
+        named = {entry.id: entry.transport for entry in self.neighbours if entry.transport}
         return named.get(neighbour, self.links.transport)
 
     def require(self, name: str) -> None:
@@ -318,29 +323,30 @@ class Settings(Section):
     def hubs(self) -> tuple[BrokerId, ...]:
         """The hubs of a leaf that has one in reserve, the preferred one first."""
         reserve = self.role == "leaf" and len(self.neighbours) > 1
-        named = (each.id for each in self.neighbours if reserve)
+        named = (neighbour.id for neighbour in self.neighbours if reserve)
         return tuple(BrokerId(id) for id in named if id is not None)
 
     @property
     def minds_broker(self) -> bool:
-        """Whether the agent watches over its broker as such, and not another one beside it."""
+        """Whether this agent, and not another one on the same broker, monitors the broker."""
         return True
 
     @property
     def members(self) -> frozenset[BrokerId] | None:
-        """The only brokers that are spoken of in this federation; ``None``: anybody may be."""
+        """The only brokers allowed in this federation; ``None``: any."""
         return None
 
     @property
     def key_federation(self) -> str:
-        """The federation that certificates are of: one for all leaves, which speak apart."""
+        """The federation named in certificates: one for all leaves, which have separate
+        federations."""
         return key_federation(self.federation)
 
     def for_leaf(self, leaf: LeafSettings) -> "PortSettings":
-        """With what settings this broker speaks to ``leaf``: in a federation of the two alone."""
+        """The settings of the agent that serves ``leaf``: a federation of these two brokers."""
         neighbours = () if leaf.url is None else (NeighbourSettings(url=leaf.url, id=leaf.id),)
-        # What it is told stands in the same table, and may not take the room of what it wants.
-        filters_max = self.hub.leaf_filters_max + self.hub.told_max
+        # Filters sent to the leaf are in the same table, and must leave room for those it wants.
+        filters_max = self.hub.leaf_filters_max + self.hub.announced_max
         gap_ms = min(self.hub.leaf_ann_gap_ms, self.mesh.core_ann_interval_ms - 1)
         return PortSettings(
             leaf=leaf,
@@ -377,12 +383,13 @@ class Settings(Section):
         return [*self.connections(), ("links", self.links)]
 
     def neighbour_connection(self, neighbour: NeighbourSettings) -> NeighbourSettings:
-        """``neighbour`` with what ``[links]`` says where it names no credentials, or no proxy."""
+        """``neighbour`` with the credentials and the proxy of ``[links]`` where it has none."""
         named = neighbour.with_credentials_of(self.links)
         return named.with_proxy_of(self.links)
 
     def dialled_back(self, url: str) -> NeighbourSettings:
-        """How to reach who named itself ``url``; a ``ValueError`` where we may not link."""
+        """How to reach the broker that announced ``url``. Raises ``ValueError``: links there are
+        not allowed."""
         address = Address.parse(url)
         if not self.topology.allows(address):
             raise ValueError(f"{url} is none of topology.hosts")
@@ -391,7 +398,8 @@ class Settings(Section):
         return self.neighbour_connection(NeighbourSettings(url=url))
 
     def takes_outbox(self, neighbour: NeighbourSettings) -> bool:
-        """Whether ``neighbour`` speaks to us on its own broker, as its agent cannot dial ours."""
+        """Whether ``neighbour`` publishes for us on its own broker, because its agent cannot
+        connect to ours."""
         return (neighbour.dial or self.links.dial) == "out"
 
     def seed(self, url: str) -> NeighbourSettings:
@@ -399,9 +407,9 @@ class Settings(Section):
         return self.neighbour_connection(NeighbourSettings(url=url))
 
     def parameters(self) -> Parameters:
-        """The timers and bounds of the protocol core."""
+        """The timers and limits of the protocol core."""
         named = _same(Parameters, self.mesh) | _same(Parameters, self.links)
-        if self.topology.mode == "auto":  # more is asked than a name
+        if self.topology.mode == "auto":  # the topology manager decides
             named["dial_back"] = False
         named["outboxes"] = frozenset(self.links.outboxes)
         return Parameters(
@@ -414,22 +422,22 @@ class Settings(Section):
         )
 
     def topology_parameters(
-        self, known: tuple[tuple[BrokerId, str], ...]
+        self, addresses_before: tuple[tuple[BrokerId, str], ...]
     ) -> TopologyParameters | None:
-        """How links are arranged, by what was ``known`` before; ``None``: by the operator."""
+        """How links are arranged; ``None``: by the operator."""
         topology = self.topology
         if topology.mode == "static":
             return None
         return TopologyParameters(
             **_same(TopologyParameters, topology),
             kept=frozenset(neighbour.url for neighbour in self.neighbours),
-            known=known,
+            addresses_before=addresses_before,
             forget_ms=Millis(1_000 * topology.forget_s),
             hidden=self.links.dial == "out",
         )
 
     def failover_parameters(self) -> FailoverParameters:
-        """The timers and bounds by which the controller watches brokers and decides."""
+        """The timers and limits of the controller."""
         return FailoverParameters(
             **_same(FailoverParameters, self.failover),
             federation=self.federation,
@@ -437,55 +445,57 @@ class Settings(Section):
         )
 
     def ledger(self) -> LedgerParameters:
-        """The bounds of what is owed to shared groups elsewhere."""
+        """The limits of parcels for shared groups elsewhere."""
         return LedgerParameters(**_same(LedgerParameters, self.share))
 
     @property
     def broker_id(self) -> BrokerId:
-        """This broker's id, typed."""
+        """This broker's id."""
         return BrokerId(self.broker.id)
 
     @property
     def groups_span_brokers(self) -> bool:
-        """Whether members here share with members elsewhere. Groups know nothing of renames."""
+        """Whether groups span brokers; they do not support renames."""
         return self.share.scope == "federation" and not self.rules.rename
 
     def link_rules(self) -> tuple[dict[BrokerId, LinkRules], LinkRules]:
         """The rules of links by neighbour, and those of links to any other neighbour."""
         denied = self.rules.deny
         by_id = {
-            BrokerId(each.id): each.rules(denied) for each in self.neighbours if each.id is not None
+            BrokerId(neighbour.id): neighbour.rules(denied)
+            for neighbour in self.neighbours
+            if neighbour.id is not None
         }
         return by_id, LinkRules(deny=denied)
 
     def notices(self) -> tuple[Notice, ...]:
-        """What an operator should hear at start: credentials that travel in clear."""
+        """Warnings at start: credentials that are sent in clear."""
         neighbours = enumerate(map(self.neighbour_connection, self.neighbours))
-        named = ((f"neighbours.{index}", each) for index, each in neighbours)
+        named = ((f"neighbours.{index}", neighbour) for index, neighbour in neighbours)
         return in_clear([("broker", self.broker), *named]) + proxies_in_clear(self.proxy_holders())
 
     def proxy_holders(self) -> list[tuple[str, ProxySettings]]:
         """Every section that may name a proxy, with its key."""
-        neighbours = [(f"neighbours.{i}", each) for i, each in enumerate(self.neighbours)]
+        neighbours = [(f"neighbours.{i}", neighbour) for i, neighbour in enumerate(self.neighbours)]
         return [*neighbours, ("links", self.links)]
 
 
 class PortSettings(Settings):
-    """Everything that one end of a hub needs, the one at which a leaf hangs; see ``for_leaf``."""
+    """The settings of a hub's agent for one leaf; see ``for_leaf``."""
 
     leaf: LeafSettings
 
     def __post_init__(self) -> None:
-        """What it is made of was checked."""
+        """Check nothing: the settings it was made from were checked."""
 
     @property
     def minds_broker(self) -> bool:
-        """The hub's agent does."""
+        """False: the hub's own agent does."""
         return False
 
     @property
     def members(self) -> frozenset[BrokerId]:
-        """The leaf and we."""
+        """The leaf and this broker."""
         return frozenset((BrokerId(self.leaf.id), self.broker_id))
 
     def link_rules(self) -> tuple[dict[BrokerId, LinkRules], LinkRules]:

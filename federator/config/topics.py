@@ -1,4 +1,4 @@
-"""What the configuration says about topics: filters, rules, renames, and what a loop is."""
+"""The sections about topics: filters, rules, renames, and loop detection."""
 
 from typing import Annotated, Literal, Protocol
 
@@ -28,17 +28,17 @@ TopicFilters = Annotated[tuple[TopicFilter, ...], MaxLen(CONFIGURED_FILTERS_MAX)
 
 
 class RenameSettings(Section):
-    """Topics that have another name in the federation. Both prefixes end with /, or are empty."""
+    """Topics with another name in the federation. Both prefixes end with /, or are empty."""
 
     local: str
-    """Beginning of topics on this broker, such as plant7/; "" is that of all."""
+    """Prefix of topics on this broker, such as plant7/; "" matches all."""
     federation: str
-    """What it is replaced by elsewhere, such as eu/plant7/; "" takes it away."""
+    """Its replacement in the federation, such as eu/plant7/; "" removes the prefix."""
     whole: Switch = False
-    """Both are one topic, not the beginning of many."""
+    """Both are whole topics, not prefixes."""
 
     def mistake(self) -> tuple[str, str, str] | None:
-        """Which key is no prefix, or no topic; what it is, and how to mend it."""
+        """The first invalid key, with what is wrong and how to mend it."""
         for key, text in (("local", self.local), ("federation", self.federation)):
             if self.whole and is_prefix(text):
                 return key, f"{text[:60]!r} with whole = true is no topic", "write one like plant7"
@@ -49,31 +49,31 @@ class RenameSettings(Section):
 
 
 class RulesSettings(Section):
-    """The edge of this broker: what of it enters the federation."""
+    """The edge of this broker: which topics cross between it and the federation."""
 
     imports: TopicFilters = EVERYTHING
-    """What clients subscribe to is announced when one of these contains it."""
+    """Clients' filters are announced when one of these contains them."""
     exports: TopicFilters = EVERYTHING
-    """What clients publish may leave when one of these matches its topic,"""
+    """Clients' publications may leave when one of these matches the topic,"""
     keep: TopicFilters = ()
-    """and none of these does: topics this broker owns and nobody outside wants."""
+    """and none of these does: topics of this broker that no other broker needs."""
     placed: Switch = False
-    """Let a steerer place topics (its [keep]): while its plan says so, what clients publish here
-    stays here when nobody but its hub wants it, to collect it; at the hub, clients' wishes for what
-    it collects count as such."""
+    """Let a steerer place topics (its [keep]): while its plan says so, publications stay here that
+    only its hub wants, to collect them; at the hub, clients' subscriptions to the collected filters
+    count as collecting."""
     deny: TopicFilters = ()
-    """Topics that neither leave this broker nor arrive nor pass, by their names in the federation.
-    Give all agents the same."""
+    """Topics that neither leave this broker nor arrive nor are relayed, by their names in the
+    federation. Set the same at all agents."""
     rename: Annotated[tuple[RenameSettings, ...], Takes.RESTART, MaxLen(RENAMES_MAX)] = ()
-    """Prefixes that are others in the federation: `[{local = "plant7/", federation =
+    """Prefixes with another name in the federation: `[{local = "plant7/", federation =
     "eu/plant7/"}]`; "" as local puts one before all topics, as federation it takes one away; with
-    `whole = true` both are one topic. The longest that fits holds. A rule here but deny speaks of
-    local names."""
+    `whole = true` both are one topic. The longest match applies. All rules but deny use local
+    names."""
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The renames as pairs of prefixes."""
-        return tuple((each.local, each.federation) for each in self.rename)
+        return tuple((rename.local, rename.federation) for rename in self.rename)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,8 +81,8 @@ class RulesSettings(Section):
         self._no_rule_is_in_vain()
 
     def _renames_are_unambiguous(self) -> None:
-        for at, each in enumerate(self.rename):
-            if (wrongly := each.mistake()) is not None:
+        for at, rename in enumerate(self.rename):
+            if (wrongly := rename.mistake()) is not None:
                 key, what, mend = wrongly
                 raise wrong(f"rename.{at}.{key}", f"rules.rename[{at}].{key} = {what}", mend)
         if (mistake := check_pairs(self.pairs)) is not None:
@@ -93,21 +93,21 @@ class RulesSettings(Section):
 
     def _no_rule_is_in_vain(self) -> None:
         check_conflict(self, "rules", self.keep, by="rules.keep", only_out=True)
-        if not self.rename:  # otherwise deny speaks of other names
+        if not self.rename:  # otherwise deny uses other names
             check_conflict(self, "rules", self.deny)
 
 
 class LoopSettings(Section):
-    """Publications that come back through a bridge beside the federation, and go round for ever."""
+    """Detection of publications that circulate through a bridge beside the federation."""
 
     watch: Literal["auto", "always", "never"] = "auto"
-    """"auto" looks for loops while the broker says that a bridge is connected, and glances now and
-    then for bridges of both directions that do not say so; "always" looks all the time."""
+    """"auto" looks for loops while the broker reports a connected bridge, and now and then for
+    unreported bridges of both directions; "always" looks all the time."""
     turnaround_ms_max: Annotated[WholeNumber, Interval(ge=5, le=2_000)] = 250
-    """Longest way round that is looked for. A topic under suspicion is delayed by up to 8 times as
-    much, a few times."""
+    """Longest round trip of a loop that is looked for. A suspected topic is delayed by up to 8
+    times as much, a few times."""
     repeats_min: Annotated[WholeNumber, Interval(ge=2, le=1_000)] = 8
-    """How often the same publication must come before it is suspected."""
+    """Repetitions of one publication before its topic is suspected."""
     window_ms: Annotated[WholeNumber, Interval(ge=100, le=60_000)] = 2_000
     """How long a publication is expected back once a loop is established."""
     trust: TopicFilters = ()
@@ -115,7 +115,7 @@ class LoopSettings(Section):
 
 
 class Directions(Protocol):
-    """The rules of a section: filters of what may come in and go out."""
+    """The rules of a section: filters for topics that may come in and go out."""
 
     @property
     def imports(self) -> tuple[str, ...]: ...
@@ -133,10 +133,10 @@ def check_conflict(
     only_out: bool = False,
     at: str = "",
 ) -> None:
-    """Refuse an import or export that can never apply, for ``forbidding`` always forbids it.
+    """Refuse an import or export rule that ``forbidding`` makes useless.
 
-    For people, ``key`` is that of the section of ``rules``, ``by`` that of what forbids: things to
-    come in, too, unless ``only_out``. ``at`` is the section relative to the model being validated.
+    In the error, ``key`` names the section of ``rules``, and ``by`` the key of ``forbidding``. With
+    ``only_out`` imports are not checked. ``at`` is the section relative to the validated one.
     """
     imports = () if only_out else rules.imports
     found = conflict(imports=imports, exports=rules.exports, against=forbidding)

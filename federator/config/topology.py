@@ -1,4 +1,4 @@
-"""Whether agents arrange their links by themselves, and where these may lead; hubs and leaves.
+"""The sections about automatic links and the hosts they may connect to, and about hubs and leaves.
 
 Source: docs/topology.md; docs/hubs.md; docs/security.md, "Addresses".
 """
@@ -50,32 +50,32 @@ HostPattern = Annotated[str, readable_by(_check_host_pattern), Passes(str.lower)
 
 
 class TopologySettings(Section):
-    """Links that agents make and end by themselves, see topology.md."""
+    """Links that agents create and end automatically, see topology.md."""
 
     mode: Literal["static", "auto"] = "static"
-    """"static": the links are the [[neighbours]] and whoever names us; "auto": agents join by any
-    seed, learn of all others, and keep a few links near and far, so that no single death parts the
-    federation. [[neighbours]] then are kept besides. A leaf takes two hubs of its [[neighbours]]:
-    near ones, and of these the least loaded."""
+    """"static": links go to the [[neighbours]] and to brokers that name us as theirs; "auto":
+    agents join by any seed, discover all others, and keep a few links near and far, so that no
+    single failure splits the federation. [[neighbours]] are kept besides. A leaf chooses two hubs
+    of its [[neighbours]]: near ones, and of these the least loaded."""
     seeds: Annotated[tuple[Url, ...], MaxLen(SEEDS_MAX)] = ()
     """With mode = "auto": brokers to join by, any one is enough; may name this one."""
     neighbours: Annotated[WholeNumber, Interval(ge=NEIGHBOURS_MIN, le=64)] = 6
-    """Links this broker wants; it has one more or less at times. About a third go to brokers
-    nearby, the others hold the federation together."""
+    """Number of links; at times one more or less. About a third go to brokers nearby, the others
+    keep the federation connected."""
     hosts: Annotated[tuple[HostPattern, ...], MaxLen(HOSTS_MAX)] = ()
-    """Hosts to which links may be made by themselves: names, "*.example.org", networks like
+    """Hosts to which automatic links are allowed: names, "*.example.org", networks like
     "10.1.0.0/16" for addresses. Empty: any, which with links.username needs a signed federation."""
     settle_ms: _Span = 10_000
-    """Least time between two links given up without haste."""
+    """Least time between two links given up without need."""
     patience_ms: _Span = 5_000
-    """How long a broker is missed before others close the gap; 60000 at a leaf."""
+    """How long a broker is missing before others replace its links; 60000 at a leaf."""
     measure_ms: _Span = 10_000
-    """Between two looks at how far a broker is to which there is no link: a TCP connection, opened
+    """Between two measurements of the distance to a broker without a link: a TCP connection, opened
     and closed."""
     exchange_ms: _Span = 180_000
-    """Between two neighbours exchanged for ones at most half as far."""
+    """Between two replacements of a neighbour by one at most half as far."""
     forget_s: Annotated[WholeNumber, Interval(ge=60, le=2**31)] = 86_400
-    """How long a broker that is gone is looked for."""
+    """How long we try to find a broker that is gone."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,7 +84,7 @@ class TopologySettings(Section):
             raise wrong("seeds", what, 'set topology.mode = "auto", or name them as [[neighbours]]')
 
     def allows(self, address: Address) -> bool:
-        """Whether a link may be made there without the operator naming it."""
+        """Whether an automatic link to ``address`` is allowed."""
         return not self.hosts or any(host_matches(pattern, address.host) for pattern in self.hosts)
 
 
@@ -101,30 +101,30 @@ def host_matches(pattern: str, host: str) -> bool:
 
 
 class HubSettings(TrustSettings):
-    """What a broker with [[leaves]] tells them and for them, see hubs.md. Key files here are of the
-    leaves' own federation, named like this one with ".leaves" behind.
+    """The hub of [[leaves]], see hubs.md. Key files here belong to the leaves' own federation,
+    named like this one with the suffix ".leaves".
     """
 
     agent_file: Path | None = None
     """This broker's key and certificate in the leaves' federation; closed to others."""
     filters_max: Annotated[WholeNumber, Interval(ge=3, le=1_000_000)] = 3_000
-    """Filters that a leaf is told of what all others want, and the mesh of what leaves and clients
-    here want. Where more than a third of it are wanted, several become a wider one; the rest is for
-    those that were replaced, which are told for a while besides."""
+    """Filters advertised to a leaf for all others, and to the mesh for leaves and clients here.
+    Where more than a third of it are wanted, several are merged into a wider one; the rest is for
+    replaced ones, which are still advertised for a while."""
     leaf_filters_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 10_000
-    """Filters one leaf may want, beside room for what it is told; more are refused."""
+    """Filters that one leaf may want, besides those advertised to it; more are refused."""
     leaf_ann_gap_ms: Annotated[WholeNumber, Interval(ge=0, le=60_000)] = 250
-    """Least time between two times that a leaf is told of changes; the first after a quiet time is
-    told at once."""
+    """Least time between two advertisements of changes to a leaf; the first after a quiet time is
+    sent at once."""
 
     @property
-    def told_max(self) -> int:
-        """Filters that one side is told of, and some to spare for what it has still to give up."""
+    def announced_max(self) -> int:
+        """Filters advertised to one side, with room for those that are still to be withdrawn."""
         return self.filters_max * 4 // 3
 
     @property
     def keys(self) -> KeySettings:
-        """The key files with which this broker speaks to its leaves."""
+        """The key files for this broker's agents that serve leaves."""
         return KeySettings(
             agent_file=self.agent_file,
             federation_files=self.federation_files,
@@ -133,14 +133,14 @@ class HubSettings(TrustSettings):
 
 
 class LeafSettings(Section):
-    """A small broker that hangs on this one, see hubs.md."""
+    """A small broker attached to this one, see hubs.md."""
 
-    told_apart_by: ClassVar[str] = "id"
+    entry_key: ClassVar[str] = "id"
 
     id: BrokerNumber
     """Its id; no other broker has it."""
     url: Url | None = None
-    """Where its broker is, if its agent does not dial alone."""
+    """URL of the leaf, if we connect to it, too."""
     imports: Annotated[TopicFilters, Takes.RELOAD] = EVERYTHING
     """Publications are taken from this leaf when one of these matches,"""
     exports: Annotated[TopicFilters, Takes.RELOAD] = EVERYTHING

@@ -1,4 +1,4 @@
-"""What carries frames past the brokers, as the configuration names it.
+"""The sections of transports that bypass brokers.
 
 Source: docs/direct.md; docs/udp-fec.md.
 """
@@ -19,11 +19,11 @@ Transport = Literal["tcp", "direct", "udp-fec"]
 
 HOST_CHARACTERS_MAX = 255
 FOLDER_BYTES_MAX = 70
-"""A socket's address has room for 107 bytes: the rest is for its name."""
+"""A socket's address has at most 107 bytes: the rest is for its name."""
 
 
 def split_endpoint(text: str) -> tuple[str, int]:
-    """``host:port`` in two, IPv6 in brackets. Raises ``ValueError``, which says what is wanted."""
+    """Split ``host:port``, with IPv6 in brackets. Raises ``ValueError``: ``what: how to mend``."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -43,22 +43,24 @@ _Endpoint = Annotated[str, readable_by(split_endpoint)]
 _ANY = ("0.0.0.0", "::")
 
 
-def told_endpoint(listen: str, advertise: str | None, *, host_of_broker: str, port: int) -> str:
-    """Where neighbours find what listens on ``listen``, at ``port`` as it turned out.
+def announced_endpoint(
+    listen: str, advertise: str | None, *, host_of_broker: str, port: int
+) -> str:
+    """The announced address of the listener on ``listen``, which got the port ``port``.
 
-    Of ``advertise`` as it stands; port 0 there is ``port``.
+    ``advertise`` is used unchanged, except that its port 0 becomes ``port``.
     """
-    host, told = split_endpoint(advertise or listen)
+    host, port_named = split_endpoint(advertise or listen)
     if advertise is None:
-        told = port
+        port_named = port
         if host in _ANY:
             host = host_of_broker
     place = f"[{host}]" if ":" in host else host
-    return f"{place}:{told or port}"
+    return f"{place}:{port_named or port}"
 
 
 def _check_folder(path: str) -> None:
-    """Refuse what leaves no room for the names of sockets in it."""
+    """Refuse a folder with too long a path for the sockets in it."""
     if not Path(path).is_absolute() or len(path.encode()) > FOLDER_BYTES_MAX:
         raise ValueError(
             f"{path[:60]!r} is no folder for sockets: "
@@ -70,10 +72,10 @@ class DirectSettings(Section):
     """Links straight from agent to agent, with links.transport = "direct". See docs/direct.md."""
 
     listen: _Endpoint = "0.0.0.0:18840"
-    """Address and TCP port on which neighbours' agents are let in; port 0 is any free one."""
+    """Address and TCP port for connections of neighbours' agents; port 0 is any free one."""
     advertise: _Endpoint | None = None
-    """host:port where neighbours find us, when they cannot reach listen as it stands; else the host
-    of listen, or of broker.advertise and broker.url when listen is any address."""
+    """host:port for neighbours that cannot reach listen itself; by default the host of listen, or
+    of broker.advertise and broker.url when listen is any address."""
     folder: Annotated[str, readable_by(_check_folder)] | None = None
     """A folder for Unix sockets: agents of one host that name the same one use those instead of
     TCP. Only agents may write there."""
@@ -83,15 +85,15 @@ class UdpSettings(Section):
     """Links over datagrams, with links.transport = "udp-fec". See docs/udp-fec.md."""
 
     listen: _Endpoint = "0.0.0.0:18840"
-    """Address and port on which datagrams of neighbours are taken; port 0 is any free one."""
+    """Address and port for neighbours' datagrams; port 0 is any free one."""
     advertise: _Endpoint | None = None
-    """host:port that neighbours send to, when they cannot reach listen as it stands; else the host
-    of listen, or of broker.advertise and broker.url when listen is any address."""
+    """host:port for neighbours that cannot reach listen itself; by default the host of listen, or
+    of broker.advertise and broker.url when listen is any address."""
     datagram_bytes: Annotated[WholeNumber, Interval(ge=576, le=1_472)] = 1_200
-    """Longest payload of a datagram. One that does not get through whole is never used."""
+    """Longest payload of a datagram. It must pass the path unfragmented."""
     bytes_per_s: Annotated[WholeNumber, Interval(ge=10_000, le=1_000_000_000)] = 1_000_000
-    """Pace to each neighbour, repair packets included. Nothing slows down by itself when a link is
-    too narrow: set what it can carry. Frames beyond it go by the broker."""
+    """Rate limit to each neighbour, repair packets included. There is no congestion control: set
+    what the link can carry. Frames beyond it are sent through the broker."""
     wait_ms: Annotated[WholeNumber, Interval(ge=1, le=255)] = 8
     """Repair packets follow at most so long after what they protect; at once when frames come more
     seldom than that. The longer, the fewer of them do; less than a quarter of a round trip gains
@@ -103,7 +105,7 @@ class UdpSettings(Section):
     on each link. 1000000 saves packets where frames come seldom."""
 
     def limits(self) -> "Limits":
-        """How links over datagrams may be used."""
+        """The limits of links over datagrams."""
         from federator.protocol.datagrams.sender import Limits  # noqa: PLC0415 - of few agents
 
         return Limits(

@@ -1,4 +1,4 @@
-"""From the values of a file to settings: the one place where pydantic reads our types.
+"""Converts the values of a file to settings: the only module where pydantic reads our types.
 
 Only a process that reads a configuration imports this.
 """
@@ -15,12 +15,12 @@ _ADAPTERS: Final[dict[type[Section], TypeAdapter[Any]]] = {}
 
 
 def adapter(kind: type[_Section]) -> TypeAdapter[_Section]:
-    """What checks values for a section of that kind; made once."""
+    """The cached validator for a kind of section."""
     if kind not in _ADAPTERS:
         _ADAPTERS[kind] = TypeAdapter(kind)
     return _ADAPTERS[kind]
 
 
-def validated(kind: type[_Section], told: object) -> _Section:
-    """The section that ``told`` describes, by the names of a file. Raises ``ValidationError``."""
-    return adapter(kind).validate_python(kind.completed(told))
+def validated(kind: type[_Section], values: object) -> _Section:
+    """The section with ``values``, by the keys' names in a file. Raises ``ValidationError``."""
+    return adapter(kind).validate_python(kind.completed(values))

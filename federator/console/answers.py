@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class FoundRow(msgspec.Struct, frozen=True):
-    """What one client does at the broker whose agent reports it."""
+    """What one client does at a broker, as its agent reports it."""
 
     client: _Text
     action: Literal["pub", "sub"]
@@ -115,8 +115,8 @@ def together(answers: Mapping[BrokerId, Found]) -> dict[str, Any]:
     }
 
 
-def _order(told: tuple[BrokerId, FoundRow]) -> tuple[str, BrokerId, str, str]:
-    broker, row = told
+def _order(pair: tuple[BrokerId, FoundRow]) -> tuple[str, BrokerId, str, str]:
+    broker, row = pair
     return row.client, broker, row.action, row.topic
 
 

@@ -20,7 +20,7 @@ QUESTIONS_PER_S: Final = 20
 LOOKS_PER_S: Final = 100
 """Questions that the console answers from its own memory."""
 ADDRESSES_MAX: Final = 1_024
-"""Addresses whose questions are counted; the one that asked longest ago is forgotten first."""
+"""Addresses with counted questions; the one with the oldest question is forgotten first."""
 
 
 class Crowd:

@@ -107,11 +107,11 @@ class Dashboard:
         try:
             async with self._one:
                 kept = self._kept.get(query, monotonic_ms())
-                return await self._ask(query) if kept is None else kept
+                return await self._query(query) if kept is None else kept
         finally:
             self._waiting -= 1
 
-    async def _ask(self, query: str) -> dict[str, Any]:
+    async def _query(self, query: str) -> dict[str, Any]:
         self.asked += 1
         try:
             async with asyncio.timeout(ANSWER_S):

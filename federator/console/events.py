@@ -81,23 +81,23 @@ class EventList:
             event["filter"] = filter[:FILTER_SHOWN]
         (self._routine if weight == "routine" else self._weighty).append(event)
 
-    def on_record(self, told: Events, broker: BrokerId) -> None:
+    def on_record(self, record: Events, broker: BrokerId) -> None:
         """Add an event from the metrics stream of ``broker``."""
-        if told.kind not in _OF_STREAMS:
+        if record.kind not in _OF_STREAMS:
             return
-        words = told.kind.replace("_", " ")
-        about = "" if told.filter is None else f" ({told.filter[:FILTER_SHOWN]})"
+        description = record.kind.replace("_", " ")
+        about = "" if record.filter is None else f" ({record.filter[:FILTER_SHOWN]})"
         brokers: list[int] = [broker]
-        if told.neighbour is not None:
-            brokers.append(told.neighbour)
-            words += " to {}"
-        text = "{}: " + words + about.replace("{", "(").replace("}", ")")
-        self.add("routine", text, brokers, at_ms=told.at_us // 1_000, filter=told.filter)
+        if record.neighbour is not None:
+            brokers.append(record.neighbour)
+            description += " to {}"
+        text = "{}: " + description + about.replace("{", "(").replace("}", ")")
+        self.add("routine", text, brokers, at_ms=record.at_us // 1_000, filter=record.filter)
 
     def since(self, number: int) -> list[Record]:
         """The events after ``number``, the oldest first."""
-        newer = [each for each in self._all() if each["number"] > number]
-        return sorted(newer, key=lambda each: int(each["number"]))
+        newer = [record for record in self._all() if record["number"] > number]
+        return sorted(newer, key=lambda record: int(record["number"]))
 
     def _all(self) -> Iterator[Record]:
         yield from self._weighty

@@ -126,8 +126,8 @@ class Observer:
         self._number = 0
         self._waiting: dict[tuple[BrokerId, int], asyncio.Future[Mapping[str, Any]]] = {}
         self._traces: dict[BrokerId, asyncio.Queue[Traced]] = {}
-        self._seen = 0  # the version of the picture whose events are noted
-        self._told = 0, 0  # the versions last reported to ``changed``
+        self._seen = 0  # the version of the picture up to which events are noted
+        self._reported_versions = 0, 0  # the versions last reported to ``changed``
         self._takeovers: set[tuple[BrokerId, BrokerId]] = set()
         self._complain = Complaints().complain
 
@@ -152,21 +152,23 @@ class Observer:
             self._seen = picture.version
         for source in self.connections.by_url.values():
             if source.broker is not None and source.link.subscribed:
-                self._ask_live(source, source.broker, now_ms)
+                self._request_live_page(source, source.broker, now_ms)
         newest = picture.version, events.number
-        if newest != self._told:
-            self._told = newest
+        if newest != self._reported_versions:
+            self._reported_versions = newest
             self._changed()
 
-    def _ask_live(self, source: Source, broker: BrokerId, now_ms: Millis) -> None:
+    def _request_live_page(self, source: Source, broker: BrokerId, now_ms: Millis) -> None:
         gap_ms = AGAIN_MS if broker in self._hasty else ASK_MS
         if now_ms - self._asked_ms.get(broker, -ASK_MS) < gap_ms:
             return
         self._hasty.discard(broker)
         self._asked_ms[broker] = now_ms
-        self._ask(source, broker, 0, "live", "")
+        self._request_page(source, broker, 0, "live", "")
 
-    def _ask(self, source: Source, broker: BrokerId, number: int, page: Page, about: str) -> None:
+    def _request_page(
+        self, source: Source, broker: BrokerId, number: int, page: Page, about: str
+    ) -> None:
         question = PageQuestion(token=self._token, number=number, page=page, about=about)
         signed = self.words.sign(self._page, encode(question), to=at(broker))
         source.link.publish(self._page, signed, urgent=True)
@@ -282,7 +284,7 @@ class Observer:
         try:
             # an agent drops questions that come too fast
             for wait_s in (AGAIN_S, ANSWER_S - AGAIN_S):
-                self._ask(source, broker, number, page, about)
+                self._request_page(source, broker, number, page, about)
                 if (await asyncio.wait((answer,), timeout=wait_s))[0]:
                     break
             else:

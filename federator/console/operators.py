@@ -127,11 +127,11 @@ class Operators:
             ConfigError: The file cannot be used.
         """
         async with self._one:
-            is_right = await asyncio.to_thread(self._judge, name, password)
+            is_right = await asyncio.to_thread(self._is_valid, name, password)
         self.refused += not is_right
         return is_right
 
-    def _judge(self, name: str, password: str) -> bool:
+    def _is_valid(self, name: str, password: str) -> bool:
         if self._settings.file is None:
             return False
         hashes = read(self._settings.file)

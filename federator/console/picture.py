@@ -46,7 +46,7 @@ def read_live(body: Mapping[str, Any]) -> LivePage:
 
 
 @dataclass(slots=True)
-class _Known:
+class _AgentState:
     """What is known of one broker."""
 
     connected: bool = False
@@ -74,7 +74,7 @@ class Picture:
         self.generation = 1
         self.left_out = 0
         self.guide: Guide | None = None
-        self._known: dict[BrokerId, _Known] = {}
+        self._agents: dict[BrokerId, _AgentState] = {}
         self._pairs: dict[BrokerId, set[BrokerId]] = {}
         self._brokers: dict[BrokerId, tuple[int, Record]] = {}
         self._links: dict[Pair, tuple[int, Record]] = {}
@@ -86,7 +86,7 @@ class Picture:
 
         It takes precedence over brokers that we know only from others.
         """
-        if broker not in self._known and len(self._known) >= BROKERS_MAX:
+        if broker not in self._agents and len(self._agents) >= BROKERS_MAX:
             self._make_room()
         entry = self._of(broker)
         if entry is None:
@@ -104,15 +104,15 @@ class Picture:
 
     def on_doubt(self, broker: BrokerId, *, now_ms: Millis) -> None:
         """Note a report, perhaps false, that the agent of ``broker`` is gone: it must answer."""
-        entry = self._known.get(broker)
+        entry = self._agents.get(broker)
         if entry is not None and (entry.doubted_ms or 0) <= (entry.heard_ms or 0):
             entry.doubted_ms = now_ms
 
     def overdue(self, *, now_ms: Millis) -> list[BrokerId]:
-        """Brokers whose shown state is out of date, to be looked at again."""
+        """Brokers with an outdated shown state, to be updated."""
         return [
             id_
-            for id_, entry in self._known.items()
+            for id_, entry in self._agents.items()
             if self.state(id_) in ("ready", "not_ready", "draining", "starting")
             and not self._answers(entry, now_ms)
         ]
@@ -164,12 +164,12 @@ class Picture:
 
     def brokers(self) -> Iterator[BrokerId]:
         """All known brokers, ascending."""
-        yield from sorted(self._known)
+        yield from sorted(self._agents)
 
     def age_ms(self, now_ms: Millis) -> Millis | None:
         """Time since any agent last answered; ``None`` if none ever did."""
         answered_ms = [
-            entry.heard_ms for entry in self._known.values() if entry.heard_ms is not None
+            entry.heard_ms for entry in self._agents.values() if entry.heard_ms is not None
         ]
         return Millis(now_ms - max(answered_ms)) if answered_ms else None
 
@@ -189,7 +189,7 @@ class Picture:
 
     def page(self, broker: BrokerId) -> LivePage | None:
         """The last answer of the agent of ``broker``."""
-        entry = self._known.get(broker)
+        entry = self._agents.get(broker)
         return None if entry is None else entry.page
 
     def state(self, broker: BrokerId) -> State | None:
@@ -225,18 +225,18 @@ class Picture:
 
     # -- internal --------------------------------------------------------------------------------
 
-    def _of(self, broker: BrokerId) -> _Known | None:
-        entry = self._known.get(broker)
+    def _of(self, broker: BrokerId) -> _AgentState | None:
+        entry = self._agents.get(broker)
         if entry is None:
-            if len(self._known) >= BROKERS_MAX:
+            if len(self._agents) >= BROKERS_MAX:
                 self.left_out += 1
                 return None
-            entry = self._known[broker] = _Known()
+            entry = self._agents[broker] = _AgentState()
         return entry
 
     def _make_room(self) -> None:
         """Forget one broker that we know only from others."""
-        hearsay = (b for b, entry in self._known.items() if not entry.address and not entry.page)
+        hearsay = (b for b, entry in self._agents.items() if not entry.address and not entry.page)
         id_ = next(hearsay, None)
         if id_ is None:
             return
@@ -244,7 +244,7 @@ class Picture:
         for other in self._pairs.pop(id_, ()):
             self._pairs[other].discard(id_)
             self._links.pop(_pair(id_, other), None)
-        del self._known[id_]
+        del self._agents[id_]
         self._brokers.pop(id_, None)
         self.generation += 1
         self.version += 1
@@ -259,9 +259,9 @@ class Picture:
         self._pairs.setdefault(other, set()).add(broker)
 
     def _broker(self, id_: BrokerId, now_ms: Millis) -> Record:
-        entry = self._known[id_]
+        entry = self._agents[id_]
         page, guided = entry.page, entry.guided
-        state, why = self._judge(id_, entry, now_ms)
+        state, why = self._state_of(id_, entry, now_ms)
         answers = state in ("ready", "not_ready", "draining")
         return {
             "id": id_,
@@ -279,10 +279,10 @@ class Picture:
             **(entry.rates if answers else {"published": None, "delivered": None}),
         }
 
-    def _judge(self, id_: BrokerId, known: _Known, now_ms: Millis) -> tuple[State, str]:
+    def _state_of(self, id_: BrokerId, known: _AgentState, now_ms: Millis) -> tuple[State, str]:
         page = known.page
         if not known.connected:
-            if any(self._says_up(other, id_, now_ms) for other in self._pairs.get(id_, ())):
+            if any(self._reports_up(other, id_, now_ms) for other in self._pairs.get(id_, ())):
                 return "unreached", "its neighbours reach it, and we do not"
             if page is None and known.guided is not None and known.guided.state != "gone":
                 return "unreached", "we have no connection to it"
@@ -297,15 +297,15 @@ class Picture:
             return "not_ready", page.ready_reason
         return "ready", "; ".join(page.standing_reasons[:3])
 
-    def _answers(self, known: _Known, now_ms: Millis) -> bool:
+    def _answers(self, known: _AgentState, now_ms: Millis) -> bool:
         """Whether the agent's last answer is still current."""
         answered_ms, doubted_ms = known.heard_ms, known.doubted_ms
         if not known.connected or answered_ms is None or now_ms - answered_ms >= SILENT_AFTER_MS:
             return False
         return doubted_ms is None or answered_ms > doubted_ms or now_ms - doubted_ms < DOUBTED_MS
 
-    def _says_up(self, teller: BrokerId, about: BrokerId, now_ms: Millis) -> bool:
-        entry = self._known[teller]
+    def _reports_up(self, teller: BrokerId, about: BrokerId, now_ms: Millis) -> bool:
+        entry = self._agents[teller]
         link = entry.links.get(about)
         return link is not None and link.state == "up" and self._answers(entry, now_ms)
 
@@ -326,7 +326,7 @@ class Picture:
 
     def _link(self, pair: Pair, now_ms: Millis) -> Record | None:
         """The record of a link; ``None`` if both ends answer and neither knows the link."""
-        ends = [self._known[end] for end in pair]
+        ends = [self._agents[end] for end in pair]
         answer = [self._answers(end, now_ms) for end in ends]
         reported = [ends[n].links.get(pair[1 - n]) for n in (0, 1)]
         fresh = [link for link, answers in zip(reported, answer, strict=True) if answers and link]
@@ -360,8 +360,8 @@ def _pair(a: BrokerId, b: BrokerId) -> Pair:
     return (a, b) if a < b else (b, a)
 
 
-def _takeover(told: Takeover) -> Record:
-    return {"broker": told.broker, "substitute": told.substitute}
+def _takeover(takeover: Takeover) -> Record:
+    return {"broker": takeover.broker, "substitute": takeover.substitute}
 
 
 def _better(one: LinkStatus | None, other: LinkStatus) -> LinkStatus:
@@ -369,11 +369,11 @@ def _better(one: LinkStatus | None, other: LinkStatus) -> LinkStatus:
     return one if one is not None and one.state == "up" else other
 
 
-def _rates(known: _Known, page: LivePage, at_us: int) -> Record:
+def _rates(agent: _AgentState, page: LivePage, at_us: int) -> Record:
     """Publications per second since the agent's last answer."""
     published, delivered = None, None
-    if known.page is not None:
-        published, delivered = rates_between((known.page, known.at_us), (page, at_us))
+    if agent.page is not None:
+        published, delivered = rates_between((agent.page, agent.at_us), (page, at_us))
     return {"published": _short(published), "delivered": _short(delivered)}
 
 

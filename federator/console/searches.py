@@ -65,11 +65,11 @@ class Searches:
             self._waiting -= 1
         if (kept := self._kept.get(key, monotonic_ms())) is not None:
             return kept
-        answer = await self._ask(*key)
+        answer = await self._query(*key)
         self._kept.put(key, answer, monotonic_ms())
         return answer
 
-    async def _ask(self, broker: BrokerId | None, text: str) -> dict[str, Any]:
+    async def _query(self, broker: BrokerId | None, text: str) -> dict[str, Any]:
         if broker is not None:
             answer = read_answer(Found, await self._observer.ask(broker, "search", text))
             return together({broker: answer})

@@ -249,24 +249,24 @@ class Console:
 
     async def search(self, request: Request) -> Response:
         """Clients that publish or subscribe, and filters, by a part of the text."""
-        return JSONResponse(await self._searches.everywhere(self._asked(request, "text")))
+        return JSONResponse(await self._searches.everywhere(self._question_text(request, "text")))
 
     async def explain(self, request: Request) -> Response:
         """Where a publication on a topic goes from a broker, and why."""
-        topic = _valid(validate_topic, self._asked(request, "topic"))
+        topic = _valid(validate_topic, self._question_text(request, "topic"))
         answer = await self._observer.ask(self._any_broker(request), "explain", topic)
         return JSONResponse(to_builtins(read_answer(Explained, answer)))
 
     async def mesh(self, request: Request) -> Response:
         """Each agent's part in the mesh of a filter; malformed answers are left out."""
-        filter_ = _valid(validate_filter, self._asked(request, "filter"))
+        filter_ = _valid(validate_filter, self._question_text(request, "filter"))
         answers = await self._observer.read_all(MeshPart, "mesh", filter_)
         parts = {str(broker): to_builtins(part) for broker, part in answers.items()}
         return JSONResponse({"filter": filter_, "parts": parts})
 
     async def trace(self, request: Request) -> Response:
         """Send a probe along the way of a topic from a broker, and return each hop."""
-        topic = _valid(validate_topic, self._asked(request, "topic"))
+        topic = _valid(validate_topic, self._question_text(request, "topic"))
         broker = self._any_broker(request)
         journey = await self._observer.trace(broker, topic, wait_s=TRACE_S)
         return JSONResponse(
@@ -277,7 +277,7 @@ class Console:
             }
         )
 
-    def _asked(self, request: Request, name: str) -> str:
+    def _question_text(self, request: Request, name: str) -> str:
         """The text asked about, if one more question to agents is allowed."""
         text = _text(request, name)
         self._take_question(request)
@@ -292,7 +292,7 @@ class Console:
         _require(self._crowd.may_look(address_of(request), monotonic_ms()))
 
     def _any_broker(self, request: Request) -> BrokerId:
-        """The broker that is named, or the first whose agent answers."""
+        """The named broker, or the first one with an answering agent."""
         if "broker" in request.query_params:
             return _broker(request.query_params["broker"])
         picture = self._observer.picture

@@ -122,7 +122,7 @@ class Broker(LinkObserver):
         self.round_trip_s = float("inf")
         self.endpoint = endpoint_of(settings)
         self._observer = observer
-        self._words = words
+        self._verifier = words
         # checking signatures takes long: a flood must not hold the loop
         self._inbox = Inbox(self._take)
         self._gateway = gateway.name
@@ -214,7 +214,7 @@ class Broker(LinkObserver):
         if topic == topics.guide_topic(self._federation):
             if payload:
                 guide = decode(Guide, payload)
-                if self._words.is_agents(guide.broker, topic, payload, again=True):
+                if self._verifier.is_agents(guide.broker, topic, payload, again=True):
                     self._observer.on_guide(guide)
                     if self._roll_call.asks(guide.roll, retained=retained, now_ms=monotonic_ms()):
                         self.link.subscribe_again()
@@ -244,17 +244,17 @@ class Broker(LinkObserver):
 
     def _is_agents(self, topic: str, payload: bytes) -> bool:
         """Whether the broker's agent sent the answer, signed if we sign our questions."""
-        return not self._words.signs or self._words.is_agents(self.id, topic, payload)
+        return not self._verifier.signs or self._verifier.is_agents(self.id, topic, payload)
 
     def _of_gateway(self, kind: type[_Word], topic: str, payload: bytes) -> _Word | None:
         """Decode another gateway's message; ``None`` unless recent and validly signed."""
-        word = decode(kind, payload)
-        expected = Wanted("gateway", word.gateway, to=at(self.id), place=self.id, ages=True)
-        return word if self._words.believes(topic, payload, expected) else None
+        message = decode(kind, payload)
+        expected = Wanted("gateway", message.gateway, to=at(self.id), place=self.id, ages=True)
+        return message if self._verifier.believes(topic, payload, expected) else None
 
     # -- questions and messages -----------------------------------------------------------------
 
-    def _say(
+    def _publish_signed(
         self,
         topic: str,
         message: msgspec.Struct,
@@ -264,7 +264,7 @@ class Broker(LinkObserver):
         on_answer: Callable[[int], None] | None = None,
     ) -> bool:
         """Publish ``message``, signed for this broker if we have a key."""
-        payload = self._words.sign(topic, encode(message), to=at(self.id))
+        payload = self._verifier.sign(topic, encode(message), to=at(self.id))
         return self.link.publish(topic, payload, qos=qos, urgent=urgent, on_answer=on_answer)
 
     def ask_settled(self, token: int, filters: tuple[str, ...]) -> bool:
@@ -284,44 +284,44 @@ class Broker(LinkObserver):
 
         settle = gateways.Settle(self._gateway, token, filters)
         topic = topics.settle_topic(self._federation)
-        asked = self._say(topic, settle, qos=1, on_answer=on_puback)
+        asked = self._publish_signed(topic, settle, qos=1, on_answer=on_puback)
         self._unanswered += 1
         return asked and self._unanswered <= UNANSWERED_MAX
 
     def send_mark(self, number: int) -> None:
         """Ask the agent how far it took custody."""
         mark = gateways.Mark(self._gateway, number)
-        self._say(topics.mark_topic(self._federation), mark, qos=1)
+        self._publish_signed(topics.mark_topic(self._federation), mark, qos=1)
 
     def ask_agent(self, fetch: gateways.Fetch) -> None:
         """Ask the agent for publications that clients missed."""
-        self._say(topics.fetch_topic(self._federation), fetch, urgent=True)
+        self._publish_signed(topics.fetch_topic(self._federation), fetch, urgent=True)
 
     def claim(self, claim: gateways.Claim) -> None:
         """Publish to other gateways that the client is ours."""
-        self._say(topics.claims_topic(self._federation), claim)
+        self._publish_signed(topics.claims_topic(self._federation), claim)
 
     def ask_others(self, recall: gateways.Recall) -> None:
         """Ask other gateways what their clients published."""
         if self.may_recall:
-            self._say(topics.recall_topic(self._federation), recall)
+            self._publish_signed(topics.recall_topic(self._federation), recall)
 
     def answer(self, gateway: str, answer: gateways.Recalled) -> None:
         """Answer another gateway's question."""
-        self._say(topics.recalled_topic(self._federation, gateway), answer)
+        self._publish_signed(topics.recalled_topic(self._federation, gateway), answer)
 
     def report(self, page: gateways.SessionReport) -> bool:
         """Send the agent a report of our clients here."""
-        return self._say(topics.sessions_topic(self._federation), page, urgent=True)
+        return self._publish_signed(topics.sessions_topic(self._federation), page, urgent=True)
 
     async def lives(self, generation: int) -> bool:
         """Whether the broker of connection ``generation`` is alive; measures its round trip."""
         if self._probe is None or self._probe.done():
-            self._probe = asyncio.create_task(self._ask_alive(), name=f"probe of {self.id}")
+            self._probe = asyncio.create_task(self._probe_alive(), name=f"probe of {self.id}")
         alive = await asyncio.shield(self._probe)
         return alive and generation == self.generation
 
-    async def _ask_alive(self) -> bool:
+    async def _probe_alive(self) -> bool:
         generation, link = self.generation, self.link
         loop = asyncio.get_running_loop()
         if not link.connected:

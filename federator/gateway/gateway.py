@@ -88,7 +88,7 @@ class Gateway:
             bytes_max=max(clients.connecting_bytes_max, clients.packet_bytes_max + READ_BYTES_MAX),
             shared=clients.shared_addresses,
         )
-        self._words = FollowedWords(
+        self._verifier = FollowedWords(
             settings.federation,
             settings.keys,
             own_file=settings.keys.gateway_file,
@@ -96,7 +96,7 @@ class Gateway:
             required=("agent", "gateway") if settings.keys.roles == "required" else ("agent",),
         )
         self.brokers = {
-            BrokerId(broker.id): Broker(broker, settings, self, self._words)
+            BrokerId(broker.id): Broker(broker, settings, self, self._verifier)
             for broker in settings.brokers
         }
         self.guides = GuideBook()
@@ -151,8 +151,8 @@ class Gateway:
         self.acknowledged, self.on_taken = self._unsafe.acknowledged, self.journal.on_taken
         self._moving: set[BrokerId] = set()
         self._called_ms: dict[BrokerId, Millis] = {}  # when their clients last subscribed again
-        self._moves_told = 0
-        self._crowds_told, self._tell_crowds_ms = 0, Millis(0)
+        self._moves_logged = 0
+        self._crowds_logged, self._log_crowds_ms = 0, Millis(0)
         self._draining = False
 
     # -- life -------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Gateway:
             await listener.open()
             self.listeners.append(listener)
         self._tasks.create_task(self._tend(), name="tending")
-        self._tasks.create_task(self._words.run(), name="keys")
+        self._tasks.create_task(self._verifier.run(), name="keys")
 
     async def leave(self, *, patience_s: float) -> None:
         """Admit no more clients, wait for acknowledgements, and disconnect the clients."""
@@ -211,15 +211,15 @@ class Gateway:
                     self._tasks.create_task(measured, name=f"round trip to {broker.id}")
             for id in (*self.guides.in_state("draining"), *self.guides.in_state("gone")):
                 self._drain(id)  # again, for clients that were busy when they were to move
-            self._tell_moves()
-            self._tell_crowds(now_ms)
+            self._log_moves()
+            self._log_crowds(now_ms)
 
-    def _tell_crowds(self, now_ms: Millis) -> None:
+    def _log_crowds(self, now_ms: Millis) -> None:
         """Log overload, at most once per ``QUIET_MS``."""
         crowded, refused = self.counters.gave_way, self.counters.over_share
-        if crowded + refused > self._crowds_told and now_ms >= self._tell_crowds_ms:
-            self._tell_crowds_ms = Millis(now_ms + QUIET_MS)
-            self._crowds_told = crowded + refused
+        if crowded + refused > self._crowds_logged and now_ms >= self._log_crowds_ms:
+            self._log_crowds_ms = Millis(now_ms + QUIET_MS)
+            self._crowds_logged = crowded + refused
             _log.warning(
                 "gateway.crowded",
                 gave_way=crowded,
@@ -228,9 +228,9 @@ class Gateway:
                 bytes=self.antechamber.bytes,
             )
 
-    def _tell_moves(self) -> None:
+    def _log_moves(self) -> None:
         """Log one line for all clients that moved since the last one."""
-        moved, self._moves_told = self.counters.moved - self._moves_told, self.counters.moved
+        moved, self._moves_logged = self.counters.moved - self._moves_logged, self.counters.moved
         if moved:
             waiting = sum(client.broker is None for client in self.every)
             _log.info("gateway.moved", clients=moved, waiting=waiting)
@@ -384,7 +384,7 @@ class Gateway:
                 made = 0
 
     def on_broker_down(self, broker: BrokerId) -> None:
-        """Examine a broker whose connection ended: if it is dead, its clients must move."""
+        """Examine a broker after its connection ended: if it is dead, its clients must move."""
         self.guides.forget(broker)
         self._tasks.create_task(self._examine(broker), name=f"examine {broker}")
 

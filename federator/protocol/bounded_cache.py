@@ -21,7 +21,7 @@ class BoundedCache(Generic[K, V]):
     """Caches ``ask``, whose answer must depend on the topic alone until ``clear``."""
 
     def __init__(self, ask: Callable[[K], V], *, answers_max: int = ANSWERS_MAX) -> None:
-        self._ask = ask
+        self._compute = ask
         self._answers_max = answers_max
         self._answers: dict[K, V] = {}
 
@@ -30,7 +30,7 @@ class BoundedCache(Generic[K, V]):
             return self._answers[topic]
         except KeyError:
             pass
-        answer = self._ask(topic)
+        answer = self._compute(topic)
         if len(topic) <= LENGTH_MAX:
             if len(self._answers) >= self._answers_max:
                 self._answers.clear()

@@ -35,8 +35,8 @@ class DuplicateLog:
         window_bits: Frames remembered per window. A multiple of 8.
         origins_max: Windows on the account of one neighbour; the one unused for longest is
             forgotten first.
-        partial_masks_max: Frames per window whose filters are remembered one by one; beyond,
-            the oldest counts as taken on completely.
+        partial_masks_max: Frames per window with filters remembered one by one; beyond, the oldest
+            counts as taken on completely.
     """
 
     def __init__(

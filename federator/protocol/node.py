@@ -84,7 +84,9 @@ class Node:
         self._greeted: RateLimiter[BrokerId] = RateLimiter(
             gap_ms=UNPROVEN_GAP_MS, keys_max=c.NEIGHBOURS_MAX
         )
-        self._said: RateLimiter[str] = RateLimiter(gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=8)
+        self._complaints: RateLimiter[str] = RateLimiter(
+            gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=8
+        )
 
     def handle(self, event: events.Event, *, now_ms: Millis) -> list[e.Effect]:
         """Pass ``event`` to every machine that it concerns; return the effects."""
@@ -166,7 +168,7 @@ class Node:
                 ]
             case events.LinksConfigured():
                 self.parameters = replace(self.parameters, link_cost=event.link_cost)
-                self.topology.keep(each.address for each in event.neighbours)
+                self.topology.keep(neighbour.address for neighbour in event.neighbours)
                 return [
                     *follow(event, self.links, now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
@@ -352,12 +354,12 @@ class Node:
         if epoch <= self.links.epoch:
             return []
         if not heard.proven and not (heard.greeted and self._greeted.allow(heard.told_by, now_ms)):
-            if not self._said.allow("epoch.unproven", now_ms):
+            if not self._complaints.allow("epoch.unproven", now_ms):
                 return []
             unproven: dict[str, int | str] = {"neighbour": heard.told_by, "heard": epoch}
             return [e.Notice("epoch.unproven", "warning", unproven)]
         if epoch - self.links.epoch > EPOCH_LEAP_MAX:
-            if not self._said.allow("epoch.absurd", now_ms):
+            if not self._complaints.allow("epoch.absurd", now_ms):
                 return []
             details: dict[str, int | str] = {"id": self.links.self_id, "heard": epoch}
             return [e.Notice("epoch.absurd", "error", details)]

@@ -47,12 +47,12 @@ class NoticeLimiter:
     """
 
     def __init__(self, *, gap_ms: Millis) -> None:
-        self._said: RateLimiter[str] = RateLimiter(gap_ms=gap_ms, keys_max=NOTICE_NAMES_MAX)
+        self._limiter: RateLimiter[str] = RateLimiter(gap_ms=gap_ms, keys_max=NOTICE_NAMES_MAX)
         self._withheld: Counter[str] = Counter()
 
     def limit(self, notice: Notice, *, now_ms: Millis) -> list[Notice]:
         """Return ``notice`` with the number ``withheld`` since the last one, or nothing."""
-        if not self._said.allow(notice.name, now_ms):
+        if not self._limiter.allow(notice.name, now_ms):
             self._withheld[notice.name] += 1
             return []
         withheld = self._withheld.pop(notice.name, 0)

@@ -60,10 +60,10 @@ def _row(node: Node, filter: str, strategy: Strategy, to: BrokerId) -> TableRow:
         return TableRow(filter, strategy, to, None, None)
 
     def way(neighbour: BrokerId | None) -> Way | None:
-        if neighbour is None or neighbour not in route.heard:
+        if neighbour is None or neighbour not in route.offers:
             return None
         cost = route.cost_via(neighbour, links.cost_to)
-        return Way(neighbour, route.heard[neighbour].path, cost)
+        return Way(neighbour, route.offers[neighbour].path, cost)
 
     first = way(route.parents[0]) if route.parents else None
     return TableRow(filter, strategy, to, first, way(route.backup(links.self_id, links.cost_to)))

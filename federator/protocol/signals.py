@@ -83,7 +83,7 @@ class ParentsChanged(SignalBase, frozen=True):
 
 
 class OwnFiltersChanged(SignalBase, frozen=True):
-    """What we announce changed: filters whose core we are, and destination records.
+    """What we announce changed: filters with us as core, and destination records.
 
     ``lost``: the brokers that wanted the removed ones went out of reach.
     """

@@ -152,7 +152,7 @@ class SteererView(AgentView):
         }
 
     def _fullest_first(self) -> Iterable[tuple[tuple[int, int], float]]:
-        return sorted(self._steerer.measured().items(), key=lambda each: (-each[1], each[0]))
+        return sorted(self._steerer.measured().items(), key=lambda entry: (-entry[1], entry[0]))
 
     def routes(self) -> Iterable[Answer]:
         """One entry per tree; bounded."""
@@ -215,7 +215,7 @@ async def _run(
 ) -> None:
     stop = stop_requested(settings.notices())
     reloader = Reloader(settings, source, reload_requested())
-    output = _Said(say) if dry or once else None
+    output = _DecisionPrinter(say) if dry or once else None
     outcome: list[ConfigError] = []
 
     async def be(tasks: asyncio.TaskGroup) -> None:
@@ -278,11 +278,11 @@ def why_no_load(steerer: Steerer) -> str:
     return "see steer.follow and steer.refused there, and keys.steerer_file here"
 
 
-class _Said:
+class _DecisionPrinter:
     """Prints decisions for people: once, not every two seconds."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+        self._print = say
         self._last: tuple[str, ...] = ()
         self._decisions = 0
         self.enough = False
@@ -299,7 +299,7 @@ class _Said:
         lines = (*flows, *cores, *edges)
         if lines and lines[:1] != self._last[:1]:
             for line in lines:
-                self._say(line)
+                self._print(line)
         self._last = lines
 
 

@@ -41,38 +41,38 @@ class Cores:
         self.decisions: deque[dict[str, object]] = deque(maxlen=DECISIONS_KEPT)
         self._placer = CorePlacer(manner) if wanted else None
         self._followed = False  # whether some agent supports placed cores
-        self._asked: tuple[str, ...] | None = None
-        self._asked_ms = Millis(0)  # when ``_asked`` last changed
-        self._told: dict[BrokerId, int] = {}  # priorities, as published in plans
+        self._queried_filters: tuple[str, ...] | None = None
+        self._asked_ms = Millis(0)  # when ``_queried_filters`` last changed
+        self._published_priorities: dict[BrokerId, int] = {}  # priorities, as published in plans
 
     @property
     def asked(self) -> tuple[str, ...] | None:
         """The filters that agents are asked about; ``None``: no mesh is asked about."""
-        return self._asked
+        return self._queried_filters
 
     def priority(self, broker: BrokerId) -> int | None:
         """The core priority in the plan of ``broker``."""
-        return self._told.get(broker)
+        return self._published_priorities.get(broker)
 
     @property
     def placed(self) -> int:
         """How many brokers have a priority from us."""
-        return len(self._told)
+        return len(self._published_priorities)
 
     def adopt(self, plans: Iterable[Plan], *, now_ms: Millis, dry: bool) -> None:
         """Take over the priorities that the steerer before us published."""
         if self._placer is not None:
             priorities = {p.broker: p.priority for p in plans if p.priority is not None}
             self._placer.adopt(priorities, now_ms=now_ms)
-            self._told = {} if dry else priorities
+            self._published_priorities = {} if dry else priorities
 
     def decide(
-        self, heard: Iterable[tuple[Load, Millis]], steerer: str, now_ms: Millis, watch: Watch
+        self, loads: Iterable[tuple[Load, Millis]], steerer: str, now_ms: Millis, watch: Watch
     ) -> Placing:
         """Decide, in a thread: nothing else uses the placer meanwhile."""
         if self._placer is None:
             return self.last
-        for load, came_ms in heard:
+        for load, came_ms in loads:
             self._followed = self._followed or load.placed
             self._placer.on_load(load, now_ms=came_ms, is_ours=load.steerer == steerer)
         return self._placer.decide(now_ms=now_ms, watch=watch)
@@ -85,19 +85,23 @@ class Cores:
         if not obeyed:
             self._placer.take_back()
         elif placing.changed:
-            self._obey(placing)
+            self._follow_placing(placing)
         else:
-            self._told = dict(placing.priorities)
-        waited = not self._asked or now_ms - self._asked_ms >= ASK_GAP_MS
-        asks = self._followed and placing.asked != self._asked and waited
+            self._published_priorities = dict(placing.priorities)
+        waited = not self._queried_filters or now_ms - self._asked_ms >= ASK_GAP_MS
+        asks = self._followed and placing.asked != self._queried_filters and waited
         if asks:
-            self._asked, self._asked_ms = placing.asked, now_ms
+            self._queried_filters, self._asked_ms = placing.asked, now_ms
             self._placer.ask(placing.asked, number=number)
         return asks or (obeyed and placing.changed)
 
-    def _obey(self, placing: Placing) -> None:
-        before, self._told = self._told, dict(placing.priorities)
-        changed = [b for b in {*before, *self._told} if before.get(b) != self._told.get(b)]
+    def _follow_placing(self, placing: Placing) -> None:
+        before, self._published_priorities = self._published_priorities, dict(placing.priorities)
+        changed = [
+            b
+            for b in {*before, *self._published_priorities}
+            if before.get(b) != self._published_priorities.get(b)
+        ]
         self.moves += len(changed)
         figures = {
             "cost_before": round(placing.cost, 1),
@@ -106,11 +110,16 @@ class Cores:
         }
         moves = [as_text(move) for move in placing.moves[:LISTED_MAX]]
         self.decisions.append({"at_ms": wall_clock_ms(), **figures, "moves": moves})
-        _log.info("steer.cores_placed", brokers=len(self._told), moves=moves[:8], **figures)
+        _log.info(
+            "steer.cores_placed",
+            brokers=len(self._published_priorities),
+            moves=moves[:8],
+            **figures,
+        )
 
     def end(self) -> None:
         """Publish no priority any longer, and ask nothing."""
-        self._placer, self._asked, self._told = None, None, {}
+        self._placer, self._queried_filters, self._published_priorities = None, None, {}
 
     def snapshot(self) -> dict[str, object]:
         """For ``/status``."""
@@ -118,7 +127,9 @@ class Cores:
         return {
             "priorities": [
                 {"broker": broker, "priority": priority}
-                for broker, priority in sorted(self._told.items(), key=lambda each: each[1])
+                for broker, priority in sorted(
+                    self._published_priorities.items(), key=lambda entry: entry[1]
+                )
             ][:LISTED_MAX],
             "meshes": last.meshes,
             "cost": round(last.cost, 1),

@@ -46,8 +46,8 @@ class Edges:
         self.wanted = settings.hub != ""
         self._hub = BrokerId(int(settings.hub)) if settings.hub.isdecimal() else None
         self._loads: list[Load] = []  # the newest of each agent
-        self._told: tuple[object, ...] = ()
-        # since when ``_told`` waits to be logged; ``None``: it was
+        self._logged_state: tuple[object, ...] = ()
+        # since when ``_logged_state`` waits to be logged; ``None``: it was
         self._since_ms: Millis | None = None
 
     def plan_of(self, broker: BrokerId) -> tuple[str, tuple[str, ...]]:
@@ -74,7 +74,7 @@ class Edges:
         if not self.wanted:
             return False
         before, self._hub = self._hub, self._find_hub()
-        self._tell(now_ms)
+        self._log_changes(now_ms)
         return self._hub != before
 
     def kept(self) -> Kept:
@@ -127,8 +127,10 @@ class Edges:
 
     def _why_no_hub(self) -> str:
         count = sum(load.name == self._settings.hub for load in self._loads)
-        who = "no broker" if not count else f"{count} brokers"
-        return f"{who} that we hear of named {self._settings.hub!r}: write the id of the hub"
+        brokers_text = "no broker" if not count else f"{count} brokers"
+        return (
+            f"{brokers_text} that we hear of named {self._settings.hub!r}: write the id of the hub"
+        )
 
     def _is_collected(self, flow: FlowLoad) -> bool:
         only = flow.destinations == (self._hub,) and not flow.meshed
@@ -143,18 +145,18 @@ class Edges:
         """The brokers that do not follow, with the reason, and those that keep what they may."""
         refused: list[tuple[BrokerId, str]] = []
         followers: list[BrokerId] = []
-        for load in sorted(self._loads, key=lambda each: each.broker):
+        for load in sorted(self._loads, key=lambda load: load.broker):
             if load.kept is not None and load.kept.why_not:
                 refused.append((load.broker, load.kept.why_not))
             elif load.kept is not None and load.broker != self._hub:
                 followers.append(load.broker)
         return refused, followers
 
-    def _tell(self, now_ms: Millis) -> None:
+    def _log_changes(self, now_ms: Millis) -> None:
         refused, followers = self._answers()
         state = (self._hub, self._collected(), refused, followers)
-        if state != self._told:
-            self._told, self._since_ms = state, now_ms
+        if state != self._logged_state:
+            self._logged_state, self._since_ms = state, now_ms
         if self._since_ms is None or now_ms - self._since_ms < SETTLED_MS:
             return
         self._since_ms = None

@@ -27,7 +27,9 @@ class Lease:
 
     def __init__(self, name: str, *, since_ms: int) -> None:
         self.name, self.since_ms = name, since_ms
-        self._heard: dict[BrokerId, Held] = {}  # per broker, the valid plan of the oldest steerer
+        self._valid_plans: dict[
+            BrokerId, Held
+        ] = {}  # per broker, the valid plan of the oldest steerer
         self._former: dict[BrokerId, Plan] = {}  # the last plans that we waited for
 
     def is_ours(self, plan: Plan) -> bool:
@@ -42,18 +44,20 @@ class Lease:
             new = Held(plan, until_ms(plan, Now(now_ms, wall_ms * 1_000)))
         except DecodeError:
             return
-        held = self._heard.get(plan.broker)
+        held = self._valid_plans.get(plan.broker)
         if held is None or now_ms >= held.until_ms or precedence(held.plan) >= precedence(plan):
-            self._heard[plan.broker] = new
+            self._valid_plans[plan.broker] = new
 
     def on_cleared(self, broker: BrokerId) -> None:
         """Note that no plan is retained at ``broker`` any longer."""
-        if (held := self._heard.pop(broker, None)) is not None and self._is_before_us(held.plan):
+        if (held := self._valid_plans.pop(broker, None)) is not None and self._is_before_us(
+            held.plan
+        ):
             self._former[broker] = held.plan
 
     def holder(self, *, now_ms: Millis) -> str | None:
         """The steerer that takes precedence over us; ``None`` if there is none."""
-        for broker, held in list(self._heard.items()):
+        for broker, held in list(self._valid_plans.items()):
             if now_ms >= held.until_ms:
                 self.on_cleared(broker)
         held_by = self.followed()
@@ -67,7 +71,7 @@ class Lease:
 
     def followed(self) -> list[Plan]:
         """The valid plans of steerers that take precedence over us."""
-        return [held.plan for held in self._heard.values() if self._is_before_us(held.plan)]
+        return [held.plan for held in self._valid_plans.values() if self._is_before_us(held.plan)]
 
     def _is_before_us(self, plan: Plan) -> bool:
         return precedence(plan) < (self.since_ms, self.name)

@@ -152,9 +152,9 @@ class Steerer:
         self._readable_since: dict[BrokerId, Millis] = {}
         self._renew_ms = self._decide_ms = Millis(0)
         self._first_ms: Millis | None = None  # when the first broker could be read
-        self._heard: deque[tuple[Load, Millis]] = deque()
+        self._new_loads: deque[tuple[Load, Millis]] = deque()
         self._deciding = False
-        self._told: set[str] = set()  # what is logged only once
+        self._logged: set[str] = set()  # what is logged only once
         self._leaving = False
         self._unanswered = 0
         self._answered = asyncio.Event()  # whether all that we published is acknowledged
@@ -226,13 +226,13 @@ class Steerer:
             self.edges.adopt(former)
             self.trees = () if self.dry else self.decider.trees
             _log.info("steer.steers", steerer=self.lease.name, inherited=len(inherited))
-        elif self.holder is not None and "waits" not in self._told:
-            self._told.add("waits")
+        elif self.holder is not None and "waits" not in self._logged:
+            self._logged.add("waits")
             _log.info("steer.waits", steerer=self.holder)
         if self.steers and now_ms >= self._renew_ms:
             self.publish_plans()
-        self._tell_measured(now_ms)
-        self._tell_silent(now_ms)
+        self._log_measured(now_ms)
+        self._log_silent(now_ms)
         listened = now_ms - self._first_ms >= LISTEN_MS
         if listened and (self.steers or self.dry) and not self._deciding:
             self._decide_soon(now_ms)
@@ -275,8 +275,8 @@ class Steerer:
         self.counters["loads"] += 1
         now_ms = monotonic_ms()
         self.loads[broker] = load, now_ms
-        if len(self._heard) < LOADS_MAX:
-            self._heard.append((load, now_ms))
+        if len(self._new_loads) < LOADS_MAX:
+            self._new_loads.append((load, now_ms))
         else:
             self.counters["loads_dropped"] += 1
 
@@ -357,27 +357,27 @@ class Steerer:
     # -- decisions -------------------------------------------------------------------------------
 
     def _decide_soon(self, now_ms: Millis) -> None:
-        if now_ms < self._decide_ms or not self._heard:
+        if now_ms < self._decide_ms or not self._new_loads:
             return
         self._decide_ms = Millis(now_ms + LOAD_EVERY_MS)
-        loads = list(self._heard)
-        self._heard.clear()
+        loads = list(self._new_loads)
+        self._new_loads.clear()
         self._deciding = True
         self._tasks.create_task(self._decide(loads), name="decision")
 
-    async def _decide(self, heard: list[tuple[Load, Millis]]) -> None:
+    async def _decide(self, timed_loads: list[tuple[Load, Millis]]) -> None:
         began_ms = monotonic_ms()
         loop = asyncio.get_running_loop()
         try:
             decision, placing = await loop.run_in_executor(
-                self._solver, self._decided, heard, trees_of(self.lease.followed()), began_ms
+                self._solver, self._decided, timed_loads, trees_of(self.lease.followed()), began_ms
             )
         finally:
             self._deciding = False
         self.decision_ms = monotonic_ms() - began_ms
         self.counters["decisions"] += 1
         self.last = decision
-        self._tell_capacities()
+        self._log_capacities()
         obeyed = not (self.dry or not self.steers or self._leaving)
         number, now_ms = self._number + 1, monotonic_ms()
         news = self.cores.follow(placing, obeyed=obeyed, number=number, now_ms=now_ms)
@@ -386,7 +386,7 @@ class Steerer:
         if not obeyed:
             self.decider.take_back(decision)
         elif decision.moves:
-            self._obey(decision)
+            self._follow_decision(decision)
         else:
             self.trees = decision.trees  # a flow may have ended
         if news and self.steers and self._number < number and not self._leaving:
@@ -394,10 +394,10 @@ class Steerer:
         self._on_decision(decision, placing)
 
     def _decided(
-        self, heard: list[tuple[Load, Millis]], followed: list[Tree], now_ms: Millis
+        self, loads: list[tuple[Load, Millis]], followed: list[Tree], now_ms: Millis
     ) -> tuple[Decision, Placing]:
         """Decide, in a thread: nothing else uses the decider meanwhile."""
-        for load, came_ms in heard:
+        for load, came_ms in loads:
             self.decider.on_load(load, now_ms=came_ms)
         if not self.steers:
             self.decider.follow(followed, now_ms=now_ms)
@@ -408,13 +408,13 @@ class Steerer:
             started_s=now_ms / 1_000,
         )
         decision = self.decider.decide(now_ms=now_ms, watch=watch)
-        placing = self.cores.decide(heard, self.lease.name, now_ms, watch)
+        placing = self.cores.decide(loads, self.lease.name, now_ms, watch)
         if self._writer is not None:
             self._writer.write_if_due()
         self.decider.on_decided(now_ms=monotonic_ms())
         return decision, placing
 
-    def _obey(self, decision: Decision) -> None:
+    def _follow_decision(self, decision: Decision) -> None:
         self.trees = decision.trees
         self.counters["moves"] += len(decision.moves)
         self.publish_plans()
@@ -435,13 +435,13 @@ class Steerer:
             if link.capacity
         }
 
-    def _tell_measured(self, now_ms: Millis) -> None:
+    def _log_measured(self, now_ms: Millis) -> None:
         for logged in self.decisions:
             if logged.measured is None and now_ms >= logged.due_ms:
                 logged.tell_measured(self.measured())
 
-    def _tell_silent(self, now_ms: Millis) -> None:
-        """Log brokers that hold a plan of ours but whose agents send no load."""
+    def _log_silent(self, now_ms: Millis) -> None:
+        """Log brokers that hold a plan of ours but send no load."""
         self.loads = {
             broker: entry for broker, entry in self.loads.items() if now_ms - entry[1] <= FRESH_MS
         }
@@ -451,14 +451,14 @@ class Steerer:
             if broker not in self.loads and now_ms - since_ms > SILENT_MS + LISTEN_MS:
                 self._complain("steer.no_load", broker=broker)
 
-    def _tell_capacities(self) -> None:
-        if "capacities" in self._told:
+    def _log_capacities(self) -> None:
+        if "capacities" in self._logged:
             return
         links = [link for load, _ in self.loads.values() for link in load.links]
         unknown = sum(link.capacity is None for link in links)
         if not unknown:
             return
-        self._told.add("capacities")
+        self._logged.add("capacities")
         if unknown == len(links):
             _log.warning("steer.no_capacity", links=unknown)
         else:

@@ -26,7 +26,7 @@ async def test_an_agent_that_does_not_answer_is_asked_once_more(monkeypatch, dro
     async with asyncio.TaskGroup() as tasks:
         observer = Observer(ConsoleSettings(brokers=(named,)), tasks, changed=lambda: None)
         monkeypatch.setattr(observer, "_source", lambda broker: None)
-        monkeypatch.setattr(observer, "_ask", send)
+        monkeypatch.setattr(observer, "_request_page", send)
         if dropped < asked:
             assert await observer.ask(4, "explain", "a") == {"why": "x"}
         else:

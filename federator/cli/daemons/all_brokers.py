@@ -39,4 +39,7 @@ def require_broker(config: Path | None, brokers: Sequence[str]) -> None:
 
 def usable(settings: FollowingSettings) -> str:
     """What ``--check`` says of a configuration that was read."""
-    return f"from {', '.join(each.url for each in settings.brokers)}: the configuration can be used"
+    return (
+        f"from {', '.join(broker.url for broker in settings.brokers)}: "
+        "the configuration can be used"
+    )

@@ -1,4 +1,4 @@
-"""``federator console``: one live page for the people who run a federation."""
+"""``federator console``: one live page for the operators of a federation."""
 
 import os
 from functools import partial
@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Show a whole federation live on one page: its map, topics, failover and events.
 
-    Given any one broker it finds the others. Everybody who reaches the page may look; who signs in
+    Given any one broker it finds the others. All visitors of the page may look; signed-in operators
     may drain brokers. SIGHUP reads the configuration again: log.level changes at once, and the log
     names what takes a restart.
     """

@@ -32,7 +32,7 @@ def command(config: Path | None, fail_fast: bool) -> None:
 
 def _check_broker(config: Path | None) -> None:
     """What ``--fail-fast`` asks for, before anything is started; a refusal says what to mend."""
-    # pydantic and half of an agent: of no use to the others, who leave this process to it.
+    # Only this path needs pydantic and half of an agent; the daemon runs without them.
     from federator.cli.daemons.agent_settings import settings_of  # noqa: PLC0415
     from federator.cli.setup.doctor import diagnosed  # noqa: PLC0415
     from federator.runtime.process import logs  # noqa: PLC0415

@@ -59,7 +59,7 @@ def drain(
 def undrain(
     broker: int, config: Path | None, url: str | None, key: Path | None, as_json: bool
 ) -> None:
-    """Let the clients of BROKER come back. Nobody is moved: new clients may choose it again."""
+    """Let the clients of BROKER come back. No client is moved: new clients may choose it again."""
     order(BrokerId(broker), draining=False, config=config, url=url, key=key)
     text = f"broker {broker} takes clients again"
     tell({"broker": broker, "state": "up"}, text, as_json=as_json)
@@ -71,17 +71,17 @@ def order(
     """Give the order until the agent of this machine sees it obeyed, ``OBEYED_WITHIN_S`` long."""
     settings = settings_from(config)
     keys = role_keys(key or settings.keys.operator_file, "operator", "--key, keys.operator_file")
-    words = SignedWords(None, vouch=vouch_by(keys))
+    signer = SignedWords(None, vouch=vouch_by(keys))
     where, wanted = agent_url(config, url), "draining" if draining else "up"
-    known = [each.get("broker") for each in get(where, "/controller").get("brokers", [])]
-    if known and broker not in known:
-        text = f"broker {broker}: no such broker: known here are {', '.join(map(str, known))}"
+    ids = [row.get("broker") for row in get(where, "/controller").get("brokers", [])]
+    if ids and broker not in ids:
+        text = f"broker {broker}: no such broker: known here are {', '.join(map(str, ids))}"
         raise ConfigError(text, exit_code=os.EX_DATAERR)
     end_s = time.monotonic() + OBEYED_WITHIN_S
     while time.monotonic() < end_s:
         run = bytes.fromhex(get(where, "/status").get("security", {}).get("run", ""))
-        topic, word = drain_topic(settings.federation), encode(Drain(broker, draining))
-        asyncio.run(_give(settings, topic, words.sign(topic, word, to=run or NOBODY)))
+        topic, payload = drain_topic(settings.federation), encode(Drain(broker, draining))
+        asyncio.run(_give(settings, topic, signer.sign(topic, payload, to=run or NOBODY)))
         again_s = time.monotonic() + REPEAT_S
         while time.monotonic() < again_s:
             brokers = get(where, "/controller").get("brokers", [])
@@ -92,7 +92,7 @@ def order(
     raise LinkError(text + ("?" if keys else ", and does its agent want --key of an operator?"))
 
 
-async def _give(settings: Settings, topic: str, word: bytes) -> None:
+async def _give(settings: Settings, topic: str, payload: bytes) -> None:
     client_id = secret_name(f"{settings.broker.id}-drain")
     async with BrokerProbe(settings.broker, client_id=client_id) as probe:
-        await probe.publish(topic, word)
+        await probe.publish(topic, payload)

@@ -1,4 +1,4 @@
-"""``federator controller status``: the session flow table, equivalences, and who steps in."""
+"""``federator controller status``: the session flow table, equivalences, and substitutes."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ def command() -> None:
 @answer_option
 @click.option("--all", "every_row", is_flag=True, help="Every row of the session flow table.")
 def status(config: Path | None, url: str | None, as_json: bool, every_row: bool) -> int:
-    """Show the controller, the brokers, who would replace whom and why, and the table.
+    """Show the controller, the brokers, their substitutes with reasons, and the table.
 
     Any agent can be asked. Exits 1 when failover is disabled there.
     """

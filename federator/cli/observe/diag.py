@@ -80,9 +80,9 @@ def command(
     gathered.take("about.json", lambda: _json(_about(now)))
     gathered.take("environment.txt", _environment)
     if settings is not None:
-        known = settings
-        gathered.take("config.json", lambda: _json(to_jsonable_python(known, fallback=str)))
-        gathered.take("state.txt", lambda: "".join(_state(known.state_dir)))
+        loaded = settings
+        gathered.take("config.json", lambda: _json(to_jsonable_python(loaded, fallback=str)))
+        gathered.take("state.txt", lambda: "".join(_state(loaded.state_dir)))
         gathered.take("log.txt", lambda: _log(log, unit))
     gathered.pages(lambda: agent_url(config, url), topics)
     _write(output, gathered.whole(), now)
@@ -94,7 +94,7 @@ def command(
 
 
 class Gathered:
-    """What was had so far, and what was not."""
+    """The files gathered so far, and those missing."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {"README.txt": README.encode()}
@@ -102,7 +102,7 @@ class Gathered:
         self._secrets: set[str] = set()
 
     def settings(self, config: Path | None) -> Settings | None:
-        """The configuration, whose secrets are struck out of everything."""
+        """Load the configuration; its secrets are removed from all files."""
         try:
             settings = settings_from(config)
         except ConfigError as error:
@@ -114,7 +114,7 @@ class Gathered:
         return settings
 
     def take(self, name: str, make: Callable[[], str]) -> None:
-        """One file, or why it cannot be had."""
+        """Add one file, or the reason why it is missing."""
         try:
             self.files[name] = make().encode("utf-8", errors="replace")
         except (ConfigError, LinkError, OSError, ValueError, subprocess.SubprocessError) as error:
@@ -139,8 +139,8 @@ class Gathered:
 
     def whole(self) -> Mapping[str, bytes]:
         """All files, without secrets."""
-        told = "".join(f"{what}: {why}\n" for what, why in self.missing.items())
-        files = {**self.files, **({"missing.txt": told.encode()} if told else {})}
+        missing = "".join(f"{what}: {why}\n" for what, why in self.missing.items())
+        files = {**self.files, **({"missing.txt": missing.encode()} if missing else {})}
         return {name: strike(content, self._secrets) for name, content in files.items()}
 
 
@@ -175,11 +175,11 @@ def _state(folder: Path) -> Iterator[str]:
     paths = sorted(folder.rglob("*"))
     for path in paths[:STATE_FILES_MAX]:
         try:
-            told = path.lstat()
+            info = path.lstat()
         except FileNotFoundError:  # the agent replaced it meanwhile
             continue
-        at = datetime.fromtimestamp(told.st_mtime, UTC)
-        yield f"{told.st_size:>12} {at:%Y-%m-%dT%H:%M:%SZ} {path.relative_to(folder)}\n"
+        at = datetime.fromtimestamp(info.st_mtime, UTC)
+        yield f"{info.st_size:>12} {at:%Y-%m-%dT%H:%M:%SZ} {path.relative_to(folder)}\n"
     if not paths:
         yield f"{folder}: {'empty' if folder.is_dir() else 'not there'}\n"
     if len(paths) > STATE_FILES_MAX:
@@ -212,7 +212,7 @@ def _write(output: Path, files: Mapping[str, bytes], now: datetime) -> None:
     """Write ``files`` into one new archive that only its owner may read."""
     folder = output.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
     try:
-        # Closed to others: names of topics and clients are nobody's business.
+        # Closed to others: it contains names of topics and clients.
         made = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(made, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             for name, content in sorted(files.items()):
@@ -235,7 +235,7 @@ def _json(value: object) -> str:
 
 STRUCK: Final = b"[REDACTED]"
 CHARACTERS_MIN: Final = 4
-"""Shorter secrets would be found everywhere, and strike out what is none."""
+"""Shorter secrets would match other text everywhere."""
 
 KEY_FILE_BYTES_MAX: Final = 1_048_576
 SECRET_FILES: Final = (
@@ -253,23 +253,23 @@ SECRETS_IN_PAPERS: Final = ("signing", "exchange", "secret")
 
 
 def secrets_of(settings: Section) -> set[str]:
-    """Every secret that ``settings`` hold or name a file of, if that can be read."""
+    """All secrets in ``settings`` and in readable files that they name."""
     found: set[str] = set()
     for name, value in vars(settings).items():
-        for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, Secret):
-                found.add(each.text)
-            elif isinstance(each, Section):
-                found |= secrets_of(each)
-            elif isinstance(each, Path) and name in SECRET_FILES:
-                found |= set(_in_file(each))
+        for entry in value if isinstance(value, tuple) else (value,):
+            if isinstance(entry, Secret):
+                found.add(entry.text)
+            elif isinstance(entry, Section):
+                found |= secrets_of(entry)
+            elif isinstance(entry, Path) and name in SECRET_FILES:
+                found |= set(_in_file(entry))
     return found
 
 
 def _in_file(path: Path) -> Iterator[str]:
     """The secrets of a key file of ours; of any other file all, and each line that says something.
 
-    A key file of ours names the federation as well, which is no secret and stands everywhere.
+    Our key files also contain the federation's name, which is no secret and occurs everywhere.
     """
     try:
         with path.open("rb") as file:
@@ -289,10 +289,10 @@ def _in_file(path: Path) -> Iterator[str]:
 
 
 def strike(content: bytes, secrets: Iterable[str]) -> bytes:
-    """``content`` without any of ``secrets``, however they were written there.
+    """Remove all ``secrets`` from ``content``, in any encoding.
 
-    Masking what is known to be a secret where it stands is not enough: a log or an error may repeat
-    it. So each text is searched for every secret, in each form in which it may have been written.
+    Masking configuration keys is not enough: a log or an error may repeat a secret. So each text is
+    searched for every secret, in each encoding in which it may occur.
     """
     forms: set[bytes] = set()
     for secret in secrets:

@@ -1,9 +1,9 @@
 """A federation as a graph, and the graph as text, DOT, Mermaid or JSON.
 
-What agents say is merged into one picture: a link known from both ends is one link, and up only if
-nobody says otherwise. For each core the picture has a tree: who relays towards it through whom.
+The reports of agents are merged into one picture: a link that both ends report is one link, and up
+only if both say so. For each core the picture has a tree: the parents of each broker towards it.
 
-Everything shown comes from other machines, so labels are quoted as each form wants it.
+All labels come from other machines, so they are quoted for each format.
 """
 
 import json
@@ -58,7 +58,7 @@ class Topology:
     trees: dict[int, Tree] = field(default_factory=dict)
 
     def broker(self, id: int) -> Broker:
-        """The broker, new when nobody mentioned it yet."""
+        """The broker; added if it is new."""
         return self.brokers.setdefault(id, Broker(id))
 
     def shown(self, id: int) -> str:
@@ -69,9 +69,9 @@ class Topology:
         """Some brokers for people."""
         return " ".join(map(self.shown, ids)) or "none"
 
-    def name(self, told: object) -> None:
-        """Name the brokers as an agent's ``names`` tell."""
-        names = Names(told)
+    def name(self, page_names: object) -> None:
+        """Name the brokers as in an agent's ``names``."""
+        names = Names(page_names)
         for broker in self.brokers.values():
             broker.name = broker.name or names.of(broker.id)
 
@@ -103,8 +103,8 @@ def merge(statuses: Sequence[Mapping[str, Any]], topic_filter: str | None = None
     return topology
 
 
-def add_told(topology: Topology, page: Mapping[str, Any]) -> None:
-    """Add what brokers tell of themselves in the announcements: the ``/topology`` of one agent."""
+def add_announced(topology: Topology, page: Mapping[str, Any]) -> None:
+    """Add brokers and links from announcements: the ``/topology`` of one agent."""
     for entry in page.get("brokers", []):
         broker = topology.broker(entry["broker"])
         broker.url = broker.url or str(entry.get("address", ""))
@@ -114,7 +114,7 @@ def add_told(topology: Topology, page: Mapping[str, Any]) -> None:
 
 
 def _as_tree(way: Mapping[str, Any]) -> dict[str, Any]:
-    """A way to a destination, as an entry of the tree of ways that lead there."""
+    """A path to a destination, as an entry of its tree."""
     next_hop = way.get("next_hop")
     return {"core": way.get("to"), "parents": [] if next_hop is None else [next_hop]}
 
@@ -126,9 +126,9 @@ def _add_link(topology: Topology, own: int, entry: Mapping[str, Any]) -> None:
     topology.broker(other)
     a, b = min(own, other), max(own, other)
     state, cost, rtt = str(entry.get("state")), entry.get("cost"), entry.get("rtt_ms")
-    known = topology.links.setdefault((a, b), Link(a, b, state, cost, rtt))
-    known.state = state if known.state == "up" else known.state
-    known.rtt_ms = rtt if known.rtt_ms is None else known.rtt_ms
+    link = topology.links.setdefault((a, b), Link(a, b, state, cost, rtt))
+    link.state = state if link.state == "up" else link.state
+    link.rtt_ms = rtt if link.rtt_ms is None else link.rtt_ms
 
 
 def _add_parents(topology: Topology, own: int, entry: Mapping[str, Any], is_member: bool) -> None:
@@ -143,10 +143,10 @@ def _add_parents(topology: Topology, own: int, entry: Mapping[str, Any], is_memb
     for child, parent in pairs:
         topology.broker(child)
         topology.broker(parent)
-        known = tree.parents.setdefault(child, [])
-        if parent not in known:
-            known.append(parent)
-            known.sort()
+        listed = tree.parents.setdefault(child, [])
+        if parent not in listed:
+            listed.append(parent)
+            listed.sort()
 
 
 def as_text(topology: Topology) -> str:
@@ -186,10 +186,10 @@ def as_dot(topology: Topology) -> str:
     """Graphviz: links as plain lines, parents as arrows, cores as double circles."""
     lines = ["digraph federation {", "  node [shape=circle];"]
     for id in sorted(topology.brokers):
-        told = ["shape=doublecircle"] if id in topology.trees else []
+        attributes = ["shape=doublecircle"] if id in topology.trees else []
         if topology.brokers[id].name:
-            told.append(f"label={_quoted(topology.shown(id))}")
-        lines.append(f"  {id} [{', '.join(told)}];" if told else f"  {id};")
+            attributes.append(f"label={_quoted(topology.shown(id))}")
+        lines.append(f"  {id} [{', '.join(attributes)}];" if attributes else f"  {id};")
     for a, b in sorted(topology.links):
         style = "solid" if topology.links[a, b].state == "up" else "dashed"
         lines.append(f"  {a} -> {b} [dir=none, color=gray, style={style}];")

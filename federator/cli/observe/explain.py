@@ -1,4 +1,4 @@
-"""``federator explain TOPIC``: which filters match, which way it goes, and why not."""
+"""``federator explain TOPIC``: which filters match, the route, and why there is none."""
 
 import json
 from collections.abc import Mapping
@@ -33,8 +33,10 @@ def as_text(answer: Mapping[str, Any]) -> list[str]:
     for match in answer.get("filters", []):
         lines.append(f"  {shown(match.get('filter'))}: {match.get('why', '')}")
         rest = {k: v for k, v in match.items() if k not in ("filter", "why", "key", "ways")}
-        told = [f"{key} {shown(value)}" for key, value in rest.items() if value not in (None, [])]
-        lines.append("    " + ", ".join(told))
+        details = [
+            f"{key} {shown(value)}" for key, value in rest.items() if value not in (None, [])
+        ]
+        lines.append("    " + ", ".join(details))
         lines += [_way(way) for way in match.get("ways", [])]
     if not answer.get("filters"):
         lines.append("  no filter matches")

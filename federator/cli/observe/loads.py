@@ -1,4 +1,4 @@
-"""Loads of links and flows of clients, as an agent's status tells them, for people."""
+"""Loads of links and flows of clients from an agent's status, for people."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,13 +16,13 @@ def bits(value: float) -> str:
 
 
 def load_of(link: Mapping[str, Any]) -> float | None:
-    """The share of its capacity that a link carries, where its capacity is known."""
+    """The load of a link as a share of its capacity, if the capacity is known."""
     load = link.get("load")
     return float(load) if isinstance(load, int | float) else None
 
 
 def load_shown(link: Mapping[str, Any]) -> str | None:
-    """What a link carries: ``31 % of 2 Mbit/s``, its rate alone, or nothing."""
+    """The load of a link: ``31 % of 2 Mbit/s``, its rate alone, or nothing."""
     load, rate, capacity = load_of(link), link.get("rate"), link.get("capacity")
     if load is not None and capacity is not None:
         return f"{100 * load:.0f} % of {bits(capacity)}"
@@ -30,7 +30,7 @@ def load_shown(link: Mapping[str, Any]) -> str | None:
 
 
 def filters_shown(flow: Mapping[str, Any]) -> str:
-    """The filters of a flow, cut where they are long, and harmless to a terminal."""
+    """The filters of a flow, cut if they are long, and safe for a terminal."""
     text = " ".join(map(str, flow.get("filters", ())))
     text = text if text.isprintable() else repr(text)
     return text if len(text) <= NAME_CHARS_MAX else f"{text[: NAME_CHARS_MAX - 1]}…"

@@ -17,11 +17,12 @@ MESHES_SHOWN = 20
 LOOPS_SHOWN = 3
 LINKS_SHOWN = 8
 REASONS_SHOWN = 5
-"""Without --verbose: what is told of a federation that is well fits into a usual terminal."""
+"""Limits without --verbose: the status of a healthy federation fits into a usual terminal."""
 
 RULES_TOLD = ("import", "export", "deny", "rename")
 LINK_COLUMNS = ("neighbour", "address", "state", "dialled", "cost", "rtt_ms", "load")
-"""The last one only where the capacity of some link is known, and who dials where that is not both.
+""""load" is shown only if the capacity of some link is known, "dialled" only if one end does not
+dial.
 """
 BOTH = "by both"
 TRAFFIC_TOLD = {
@@ -68,14 +69,14 @@ def command(
 
 
 def exit_code(status: Mapping[str, Any]) -> int:
-    """What scripts go by. An agent that tells no standing (a gateway) stands well."""
+    """The exit code for scripts. An agent without a standing (a gateway) counts as fine."""
     if not status.get("ready"):
         return NOT_READY
     return 0 if status.get("standing", {}).get("well", True) else NOT_WELL
 
 
 def as_text(status: Mapping[str, Any], *, verbose: bool = False) -> list[str]:
-    """The status for people: what hinders first, then links, then the rest in a few lines.
+    """The status for people: problems first, then links, then the rest in a few lines.
 
     ``verbose``: cores, meshes and counters in full.
     """
@@ -108,33 +109,37 @@ def as_text(status: Mapping[str, Any], *, verbose: bool = False) -> list[str]:
 
 
 def _headline(status: Mapping[str, Any], names: Names) -> list[str]:
-    """Who it is, how it stands, and each reason why not better in a line of its own."""
+    """The agent's identity and standing, and each problem in a line of its own."""
     standing = status.get("standing", {})
-    word, reasons = standing.get("word"), standing.get("reasons", [])
+    standing_word, reasons = standing.get("word"), standing.get("reasons", [])
     if not status.get("ready"):
         state, reasons = f"NOT READY: {status.get('ready_reason', '')}", ()
     else:
-        state = "ready" if word is None else f"ready, {word}"
-        state = state if standing.get("well", True) else state.replace(word, word.upper())
-    who = names.shown(status.get("id"))
-    lines = [f"broker {who} of federation {status.get('federation')}: {state}"]
+        state = "ready" if standing_word is None else f"ready, {standing_word}"
+        state = (
+            state
+            if standing.get("well", True)
+            else state.replace(standing_word, standing_word.upper())
+        )
+    broker = names.shown(status.get("id"))
+    lines = [f"broker {broker} of federation {status.get('federation')}: {state}"]
     lines += [f"  {shown(reason)}" for reason in reasons[:REASONS_SHOWN]]
     more = len(reasons) - REASONS_SHOWN
     return [*lines, f"  and {more} more: federator status --json"] if more > 0 else lines
 
 
 def _configuration(read: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the file that was read last, and what of it waits for a restart."""
+    """Errors in the file that was read last, and its keys that wait for a restart."""
     lines = [f"configuration refused: {shown(read['refused'])}"] if read.get("refused") else []
     waiting = read.get("restart_wanted", [])
-    told = waiting[:REASONS_SHOWN]
-    lines += [f"waits for a restart: {shown(each)}" for each in told]
-    more = len(waiting) - len(told)
+    listed = waiting[:REASONS_SHOWN]
+    lines += [f"waits for a restart: {shown(key)}" for key in listed]
+    more = len(waiting) - len(listed)
     return [*lines, f"  and {more} more: federator status --json"] if more > 0 else lines
 
 
 def _move(move: Mapping[str, Any]) -> list[str]:
-    """While the role of a broker changes: from what, and how far that is."""
+    """While the role of a broker changes: its former role, and the progress."""
     if not move:
         return []
     mend = ": remove former" if move["phase"] == "ended" else ""
@@ -142,17 +147,17 @@ def _move(move: Mapping[str, Any]) -> list[str]:
 
 
 def _hubs(hubs: Mapping[str, Any]) -> list[str]:
-    """Of a leaf with two hubs: which serves."""
+    """For a leaf with two hubs: which one serves it."""
     if not hubs:
         return []
     serves = hubs["served_by"]
-    said = "by no hub yet" if serves is None else f"by hub {serves}"
-    return [f"served {said}; in reserve: {', '.join(map(str, hubs['in_reserve']))}"]
+    serving = "by no hub yet" if serves is None else f"by hub {serves}"
+    return [f"served {serving}; in reserve: {', '.join(map(str, hubs['in_reserve']))}"]
 
 
-def _hubs_known(known: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of a leaf that chooses: the hubs that it names, as they were seen last."""
-    return ["", "hubs to choose from:", *table([dict(hub) for hub in known])] if known else []
+def _hubs_known(hubs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For a leaf that chooses: its configured hubs, as last measured."""
+    return ["", "hubs to choose from:", *table([dict(hub) for hub in hubs])] if hubs else []
 
 
 def _leaves(
@@ -163,27 +168,27 @@ def _leaves(
         return []
     ordered = sorted(leaves, key=lambda leaf: bool(leaf.get("up")))
     up = sum(bool(leaf.get("up")) for leaf in leaves)
-    told = ordered if verbose else ordered[:LINKS_SHOWN]
+    listed = ordered if verbose else ordered[:LINKS_SHOWN]
     return [
         "",
         f"leaves: {up} of {len(leaves)} up",
-        *(f"  {_in_vain(who, hub[side])}" for side, who in SIDES.items() if side in hub),
-        *table([dict(leaf) for leaf in told]),
+        *(f"  {_in_vain(name, hub[side])}" for side, name in SIDES.items() if side in hub),
+        *table([dict(leaf) for leaf in listed]),
     ]
 
 
-def _in_vain(who: str, brought: Mapping[str, int]) -> str:
-    """How much of what one side of a hub brought nobody there wanted."""
+def _in_vain(side: str, brought: Mapping[str, int]) -> str:
+    """The share of bytes on one side of a hub that had no subscriber there."""
     size, vain = brought["bytes"], brought["bytes_in_vain"]
-    return f"{who}: {size} bytes, {vain / size if size else 0.0:.1%} of them in vain"
+    return f"{side}: {size} bytes, {vain / size if size else 0.0:.1%} of them in vain"
 
 
 def _links(links: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:
     """The links, those that are not up first, then the fullest; a few unless ``verbose``."""
     if verbose:
         apart = ("datagrams", "direct")
-        told = [{k: v for k, v in link.items() if k not in apart} for link in links]
-        return ["", "links:", *table(told)]
+        rows = [{k: v for k, v in link.items() if k not in apart} for link in links]
+        return ["", "links:", *table(rows)]
     if not links:
         return ["", "links: none"]
     ordered = sorted(links, key=lambda link: (link.get("state") == "up", -(load_of(link) or 0)))
@@ -219,7 +224,7 @@ def _in_short(status: Mapping[str, Any]) -> list[str]:
 
 
 def _discovery(found: Mapping[str, Any]) -> list[str]:
-    """What is known of what our clients want."""
+    """What discovery knows about our clients' subscriptions."""
     if not found:
         return []
     wanted = found.get("wanted", 0)
@@ -249,30 +254,30 @@ def _in_full(status: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _steering(told: Mapping[str, Any]) -> list[str]:
-    """Who steers here, if anybody does."""
-    if told.get("steerer") is None:
+def _steering(steering: Mapping[str, Any]) -> list[str]:
+    """The steerer of this broker, if any."""
+    if steering.get("steerer") is None:
         return []
-    trees, torn = told.get("trees"), told.get("torn")
-    return ["", f"steered by {shown(told['steerer'])}: {trees} trees, {torn} branches torn"]
+    trees, torn = steering.get("trees"), steering.get("torn")
+    return ["", f"steered by {shown(steering['steerer'])}: {trees} trees, {torn} branches torn"]
 
 
-def _edge(told: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
-    """What a steerer's plan has this broker keep, or collect; and what hinders it."""
+def _edge(edge: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
+    """What this broker keeps or collects by a steerer's plan, and problems with that."""
     lines = []
-    if told.get("keeps") or data.get("kept"):
-        policy = f"by policy {shown(told['keeps'])}" if told.get("keeps") else "nothing now"
+    if edge.get("keeps") or data.get("kept"):
+        policy = f"by policy {shown(edge['keeps'])}" if edge.get("keeps") else "nothing now"
         lines.append(f"kept at the edge: {data.get('kept', 0)} publications, {policy}")
-    if told.get("collects"):
-        lines.append(f"collects: {shown(told['collects'])}, but what is kept at edges")
-    if told.get("why_not"):
-        lines.append(f"a steerer may not place topics here: {shown(told['why_not'])}")
+    if edge.get("collects"):
+        lines.append(f"collects: {shown(edge['collects'])}, but what is kept at edges")
+    if edge.get("why_not"):
+        lines.append(f"a steerer may not place topics here: {shown(edge['why_not'])}")
     return lines
 
 
-def _flows(told: Mapping[str, Any]) -> list[str]:
+def _flows(page: Mapping[str, Any]) -> list[str]:
     """The heaviest flows of our clients, where there are any."""
-    flows = told.get("heaviest", [])
+    flows = page.get("heaviest", [])
     rows = [
         {
             "filters": filters_shown(flow),
@@ -284,31 +289,31 @@ def _flows(told: Mapping[str, Any]) -> list[str]:
         }
         for flow in flows[:MESHES_SHOWN]
     ]
-    head = f"flows: {len(flows)}, others together {bits(told.get('rest', 0))}"
+    head = f"flows: {len(flows)}, others together {bits(page.get('rest', 0))}"
     return ["", head, *table(rows)] if rows else []
 
 
 def _rules(rules: Mapping[str, Any], *, always: bool) -> list[str]:
     """The rules at the edge, a line; where there are none, if ``always``."""
-    told = [f"{key} {shown(rules[key])}" for key in RULES_TOLD if rules.get(key)]
+    parts = [f"{key} {shown(rules[key])}" for key in RULES_TOLD if rules.get(key)]
     kept, held = rules.get("keep_total", 0), rules.get("not_imported", 0)
     usual = not (rules.get("deny") or rules.get("rename") or kept or held)
     if usual and not always and all(rules.get(k, ["#"]) == ["#"] for k in ("import", "export")):
         return []
-    return [f"rules: {', '.join(told)}; {kept} kept here, {held} not imported"]
+    return [f"rules: {', '.join(parts)}; {kept} kept here, {held} not imported"]
 
 
-def _datagrams(neighbour: object, told: Mapping[str, Any] | None) -> dict[str, object]:
+def _datagrams(neighbour: object, report: Mapping[str, Any] | None) -> dict[str, object]:
     """One row; empty when there is no such link."""
-    if told is None:
+    if report is None:
         return {}
-    out, came = told["out"], told["in"]
+    out, came = report["out"], report["in"]
     return {
         "neighbour": neighbour,
-        "used": told["used"],
-        "rtt_ms": told["rtt_ms"] and round(told["rtt_ms"], 1),
-        "lost_out": f"{told['lost_ppm_out'] / 10_000:.2f} %",
-        "lost_in": f"{told['lost_ppm_in'] / 10_000:.2f} %",
+        "used": report["used"],
+        "rtt_ms": report["rtt_ms"] and round(report["rtt_ms"], 1),
+        "lost_out": f"{report['lost_ppm_out'] / 10_000:.2f} %",
+        "lost_in": f"{report['lost_ppm_in'] / 10_000:.2f} %",
         "parts": out["parts"],
         "repairs": out["repairs"],
         "by_broker": out["given_back"],
@@ -316,22 +321,22 @@ def _datagrams(neighbour: object, told: Mapping[str, Any] | None) -> dict[str, o
     }
 
 
-def _direct(neighbour: object, told: Mapping[str, Any] | None) -> dict[str, object]:
+def _direct(neighbour: object, report: Mapping[str, Any] | None) -> dict[str, object]:
     """One row; empty when there is no such link."""
-    if told is None:
+    if report is None:
         return {}
     return {
         "neighbour": neighbour,
-        "used": told["used"],
-        "comes_to_us": told["comes_to_us"],
-        "address": told["address"] or "-",
-        "unconfirmed": told["unconfirmed"],
-        "reason": "" if told["used"] else told["last_error"] or "it has not offered one",
+        "used": report["used"],
+        "comes_to_us": report["comes_to_us"],
+        "address": report["address"] or "-",
+        "unconfirmed": report["unconfirmed"],
+        "reason": "" if report["used"] else report["last_error"] or "it has not offered one",
     }
 
 
 def _security(security: Mapping[str, Any]) -> list[str]:
-    """A line on how agents know each other; it says each time what an open federation lacks."""
+    """A line about authentication; in an open federation a warning about what it lacks."""
     match security.get("mode"):
         case None:
             return []
@@ -349,7 +354,7 @@ def _security(security: Mapping[str, Any]) -> list[str]:
 
 
 def _unknown(discovery: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
-    """While subscriptions are unknown: whose, what that costs, and what to do."""
+    """While subscriptions are unknown: of which clients, the cost, and the remedy."""
     if not discovery.get("unknown"):
         return []
     asks = shown(discovery.get("asks_for")) if discovery.get("widened") else "nothing more"
@@ -374,7 +379,7 @@ def _retained(retained: Mapping[str, Any]) -> list[str]:
 
 
 def _loops(loops: Mapping[str, Any]) -> list[str]:
-    """What is known of bridges beside us, when there is any."""
+    """Bridges beside the federation, if any were detected."""
     bridges, broken = loops.get("bridges", []), loops.get("broken", {})
     if not bridges and not broken:
         return []

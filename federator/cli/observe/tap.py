@@ -1,7 +1,7 @@
-"""``federator tap``: what neighbours tell this agent, decoded as it arrives.
+"""``federator tap``: the control messages for this agent, decoded as they arrive.
 
-Neighbours speak to an agent by publishing on its broker, so everything it hears can be overheard
-there, and nothing it says to others. Signatures and seals are not judged here: the agent does that.
+Neighbours send to an agent by publishing on its broker, so everything that it receives can be read
+there, and nothing that it sends. Signatures and seals are not checked here: the agent does that.
 """
 
 import asyncio

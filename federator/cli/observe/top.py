@@ -1,7 +1,7 @@
 """``federator top``: agents at work, live.
 
-In the picture what hinders is red, what is busy has a bar, the rest is plain. The same snapshots
-give the same picture. Rows that find no room are counted below the table.
+Problems are red, loads have bars, the rest is plain. The same snapshots give the same picture. Rows
+that do not fit are counted below the table.
 """
 
 import sys
@@ -90,7 +90,7 @@ def command(
             time.sleep(every)
             refresh(watched, askers)
             console.print(_picture(watched, console, height=10_000))
-            if all(each.now is None for each in watched):
+            if all(agent.now is None for agent in watched):
                 raise LinkError(watched[0].trouble)
             return 0
         try:
@@ -105,14 +105,16 @@ def command(
 
 def refresh(watched: list[Watched], askers: ThreadPoolExecutor) -> None:
     """Ask all agents at once."""
-    for each, found in zip(watched, askers.map(_ask, [each.url for each in watched]), strict=True):
+    for agent, found in zip(
+        watched, askers.map(_query, [agent.url for agent in watched]), strict=True
+    ):
         if isinstance(found, Snapshot):
-            each.take(found)
+            agent.take(found)
         else:
-            each.miss(found)
+            agent.miss(found)
 
 
-def _ask(url: str) -> Snapshot | str:
+def _query(url: str) -> Snapshot | str:
     try:
         return Snapshot(time.monotonic(), get(url, "/status"))
     except LinkError as error:
@@ -125,8 +127,8 @@ def _picture(watched: list[Watched], console: Console, *, height: int) -> Group:
 
 
 def picture(watched: Sequence[Watched], at: datetime, *, height: int, width: int) -> Group:
-    """All of it, in at most about ``height`` lines."""
-    agents = sorted(watched, key=lambda each: (not each.name.isdigit(), each.name.rjust(12)))
+    """The whole picture, in at most about ``height`` lines."""
+    agents = sorted(watched, key=lambda agent: (not agent.name.isdigit(), agent.name.rjust(12)))
     room = max(2 * ROWS_MIN, height - FIXED_LINES - len(agents))
     links, heads = _links(agents), LINK_COLUMNS
     if not any(row[LOAD_AT] for row in links):
@@ -153,14 +155,14 @@ def picture(watched: Sequence[Watched], at: datetime, *, height: int, width: int
 
 
 def _head(agents: Sequence[Watched], at: datetime) -> Text:
-    ready = sum(bool(each.status.get("ready")) for each in agents)
-    federations = {str(each.status.get("federation")) for each in agents if each.status}
+    ready = sum(bool(agent.status.get("ready")) for agent in agents)
+    federations = {str(agent.status.get("federation")) for agent in agents if agent.status}
     text = Text.assemble(
         ("federator", "bold"),
         f"  federation {' '.join(sorted(federations)) or '?'}  ",
         (f"{ready} of {len(agents)} ready", "green" if ready == len(agents) else "bold red"),
     )
-    controllers = {each.value("failover.controller") for each in agents} - {None}
+    controllers = {agent.value("failover.controller") for agent in agents} - {None}
     if controllers:
         names = _names(agents)
         ids = sorted(c for c in controllers if c is not None)
@@ -171,29 +173,29 @@ def _head(agents: Sequence[Watched], at: datetime) -> Text:
 
 
 def _names(agents: Sequence[Watched]) -> Names:
-    """The brokers by name, as all agents together tell."""
-    return Names({id: name for each in agents for id, name in each.names.items()})
+    """The names of brokers from all agents together."""
+    return Names({id: name for agent in agents for id, name in agent.names.items()})
 
 
 def _troubles(agents: Sequence[Watched]) -> Iterable[Text]:
     names = _names(agents)
-    for each in agents:
-        if each.now is None:
-            yield Text(each.trouble, "red", no_wrap=True)
-        elif not each.status.get("ready"):
-            why = each.status.get("ready_reason", "")
-            yield Text(f"broker {names.shown(each.name)}: {why}", "red", no_wrap=True)
-        elif reasons := each.status.get("standing", {}).get("reasons"):
+    for agent in agents:
+        if agent.now is None:
+            yield Text(agent.trouble, "red", no_wrap=True)
+        elif not agent.status.get("ready"):
+            why = agent.status.get("ready_reason", "")
+            yield Text(f"broker {names.shown(agent.name)}: {why}", "red", no_wrap=True)
+        elif reasons := agent.status.get("standing", {}).get("reasons"):
             yield Text(
-                f"broker {names.shown(each.name)}: {'; '.join(reasons)}", "yellow", no_wrap=True
+                f"broker {names.shown(agent.name)}: {'; '.join(reasons)}", "yellow", no_wrap=True
             )
 
 
 def _curves(agents: Sequence[Watched], width: int) -> Iterable[Text]:
     room = max(10, min(60, width - 40))
     for title, histories in (
-        ("published", [each.published for each in agents]),
-        ("delivered", [each.delivered for each in agents]),
+        ("published", [agent.published for agent in agents]),
+        ("delivered", [agent.delivered for agent in agents]),
     ):
         points = [
             sum(h[-ago] for h in histories if len(h) >= ago)
@@ -225,35 +227,35 @@ def _brokers_table(agents: Sequence[Watched], *, wide: bool) -> Table:
     heads = [head for head in BROKER_COLUMNS if wide or head not in ONLY_WIDE]
     table = _table(*((head, "<" if head in ("broker", "state") else ">") for head in heads))
     names = _names(agents)
-    for each in agents:
-        who = Text(names.shown(each.name))
-        if each.now is None:
-            table.add_row(who, Text("no answer", "bold red"))
+    for agent in agents:
+        label = Text(names.shown(agent.name))
+        if agent.now is None:
+            table.add_row(label, Text("no answer", "bold red"))
             continue
-        cells = {"broker": who, **_broker(each, each.status)}
+        cells = {"broker": label, **_broker(agent, agent.status)}
         table.add_row(*(cells[head] for head in heads))
     return table
 
 
-def _broker(each: Watched, status: Mapping[str, Any]) -> Mapping[str, RenderableType]:
-    lost = each.rate(*LOST)
-    gaps = each.value("custody.gaps")
-    cpu = each.rate("process.cpu_s")
+def _broker(agent: Watched, status: Mapping[str, Any]) -> Mapping[str, RenderableType]:
+    lost = agent.rate(*LOST)
+    gaps = agent.value("custody.gaps")
+    cpu = agent.rate("process.cpu_s")
     return {
         "state": _state(status),
-        "clients": amount(each.value("failover.clients")),
-        "filters": amount(each.value("routing.filters")),
-        "published/s": amount(each.rate("counters.data.publications_in")),
-        "delivered/s": amount(each.rate("counters.data.delivered_publications")),
-        "relayed/s": amount(each.rate("counters.data.relayed")),
+        "clients": amount(agent.value("failover.clients")),
+        "filters": amount(agent.value("routing.filters")),
+        "published/s": amount(agent.rate("counters.data.publications_in")),
+        "delivered/s": amount(agent.rate("counters.data.delivered_publications")),
+        "relayed/s": amount(agent.rate("counters.data.relayed")),
         "lost/s": Text(amount(lost), "bold red" if lost else ""),
-        "half within": seconds(each.delay_s(0.5)),
-        "99%": seconds(each.delay_s(0.99)),
-        "queued": size(each.value("connections.send_queue_bytes")),
+        "half within": seconds(agent.delay_s(0.5)),
+        "99%": seconds(agent.delay_s(0.99)),
+        "queued": size(agent.value("connections.send_queue_bytes")),
         "missing": Text(amount(gaps), "yellow" if gaps else ""),
-        "custody": size(each.value("custody.log_bytes")),
+        "custody": size(agent.value("custody.log_bytes")),
         "cpu": "-" if cpu is None else f"{100 * cpu:.0f}%",
-        "memory": size(each.value("process.rss_bytes")),
+        "memory": size(agent.value("process.rss_bytes")),
     }
 
 
@@ -276,17 +278,17 @@ def _links(agents: Sequence[Watched]) -> list[Row]:
     """Links that are down first, then the fullest, then by what goes over them."""
     rows: list[tuple[tuple[bool, float, float], Row]] = []
     names = _names(agents)
-    for each in agents:
-        for link in each.status.get("links", ()):
+    for agent in agents:
+        for link in agent.status.get("links", ()):
             id_ = str(link.get("neighbour") if link.get("neighbour") is not None else "?")
             up = link.get("state") == "up"
-            queued = each.value(f"traffic.{id_}.queue_bytes")
-            limit = each.value("connections.send_queue_limit")
-            bytes_out = each.rate(f"traffic.{id_}.bytes_out")
-            refused = each.rate(f"traffic.{id_}.drops")
+            queued = agent.value(f"traffic.{id_}.queue_bytes")
+            limit = agent.value("connections.send_queue_limit")
+            bytes_out = agent.rate(f"traffic.{id_}.bytes_out")
+            refused = agent.rate(f"traffic.{id_}.drops")
             round_trip_ms = link.get("rtt_ms")
             row: Row = (
-                Text(f"{names.shown(each.name)} → {names.shown(id_)}"),
+                Text(f"{names.shown(agent.name)} → {names.shown(id_)}"),
                 Text("up", "green") if up else Text(str(link.get("state")), "bold red"),
                 "-" if round_trip_ms is None or not up else f"{round_trip_ms} ms",
                 amount(link.get("cost")),
@@ -313,12 +315,12 @@ def _load(link: Mapping[str, Any]) -> Text:
 def _flows(agents: Sequence[Watched]) -> list[Row]:
     """The heaviest flows of all agents, heaviest first."""
     names = _names(agents)
-    told = [
-        (flow, each.name)
-        for each in agents
-        for flow in (each.status.get("flows") or {}).get("heaviest", ())
+    flows = [
+        (flow, agent.name)
+        for agent in agents
+        for flow in (agent.status.get("flows") or {}).get("heaviest", ())
     ]
-    told.sort(key=lambda each: -each[0].get("rate", 0))
+    flows.sort(key=lambda pair: -pair[0].get("rate", 0))
     return [
         (
             Text(filters_shown(flow)),
@@ -328,30 +330,33 @@ def _flows(agents: Sequence[Watched]) -> list[Row]:
             bits(flow.get("error", 0)),
             amount(flow.get("publications")),
         )
-        for flow, name in told
+        for flow, name in flows
     ]
 
 
 def _meshes(agents: Sequence[Watched]) -> list[Row]:
-    """The rows of meshes, as all agents together tell; those of most brokers first."""
+    """The rows of meshes from all agents together; meshes of most brokers first."""
     cores: dict[str, list[str]] = {}
     local: dict[str, list[str]] = {}
     carried: dict[str, list[str]] = {}
     names = _names(agents)
-    for each in agents:
-        for mesh in each.status.get("meshes", ()):
+    for agent in agents:
+        for mesh in agent.status.get("meshes", ()):
             filter_ = str(mesh.get("filter"))
             core = mesh.get("core")
             if core is not None and names.shown(core) not in cores.setdefault(filter_, []):
                 cores[filter_].append(names.shown(core))
             if mesh.get("local"):
-                local.setdefault(filter_, []).append(names.shown(each.name))
+                local.setdefault(filter_, []).append(names.shown(agent.name))
             if mesh.get("member"):
-                carried.setdefault(filter_, []).append(names.shown(each.name))
+                carried.setdefault(filter_, []).append(names.shown(agent.name))
     return [
         (
             Text(filter_ if filter_.isprintable() else repr(filter_)),
-            *(Text(" ".join(told.get(filter_, ())) or "-") for told in (cores, local, carried)),
+            *(
+                Text(" ".join(names_of.get(filter_, ())) or "-")
+                for names_of in (cores, local, carried)
+            ),
         )
         for filter_ in sorted(
             {*cores, *local, *carried}, key=lambda f: (-len(carried.get(f, ())), f)

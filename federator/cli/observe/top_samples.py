@@ -1,4 +1,4 @@
-"""What ``federator top`` knows: snapshots of agents, and what changed between two of them.
+"""The data of ``federator top``: snapshots of agents, and changes between two of them.
 
 Rates come from counters, so a snapshot that was missed makes a longer interval, not a wrong figure;
 an agent that restarted counts from 0 again.
@@ -41,7 +41,7 @@ class Snapshot:
 
 @dataclass(slots=True)
 class Watched:
-    """What is known of one agent."""
+    """The last two snapshots of one agent."""
 
     url: str  # where it is asked
     now: Snapshot | None = None  # the newest, none before the first and while it does not answer

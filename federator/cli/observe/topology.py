@@ -1,6 +1,6 @@
 """``federator topology``: the federation as one agent, or all agents of a grid, see it.
 
-``--what-if remove=5`` says instead what would break if brokers or links were gone.
+``--what-if remove=5`` reports instead what would break without some brokers or links.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any, Self
 import click
 
 from federator.cli.agent_pages import Names, agent_url, agents_of_grid, get, url_option
-from federator.cli.observe.drawing import DRAWINGS, add_told, merge
+from federator.cli.observe.drawing import DRAWINGS, add_announced, merge
 from federator.cli.options import PLACE, columns, config_option, option
 from federator.protocol.topology.graph import Pair, Strength, near_of, strength_of, without
 from federator.protocol.types import BrokerId
@@ -47,9 +47,9 @@ def command(
     losses: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Draw the federation: brokers, links, cores, and who is whose parent.
+    """Draw the federation: brokers, links, cores, and the parents of each broker.
 
-    One agent knows its own links and parents, every core, and what others tell of their links;
+    One agent knows its own links and parents, every core, and the links that others announce;
     --state asks all.
     """
     loss = Loss.parse(losses)
@@ -58,8 +58,8 @@ def command(
         outcome = judge(get(urls[0], "/topology"), loss)
         click.echo(json.dumps(as_document(outcome)) if as_json else "\n".join(as_lines(outcome)))
         return BREAKS if outcome.breaks else 0
-    topology = merge([get(each, "/status") for each in urls], topic_filter)
-    add_told(topology, get(urls[0], "/topology"))
+    topology = merge([get(agent, "/status") for agent in urls], topic_filter)
+    add_announced(topology, get(urls[0], "/topology"))
     click.echo(DRAWINGS["json" if as_json else form](topology))
     return 0
 
@@ -181,9 +181,9 @@ def _pairs(pairs: Iterable[Pair], names: Names) -> str:
     return _listed([f"{names.shown(a)}-{names.shown(b)}" for a, b in pairs])
 
 
-def _listed(known: Sequence[str]) -> str:
-    more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
-    return (", ".join(known[:NAMED_MAX]) or "none") + more
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return (", ".join(names[:NAMED_MAX]) or "none") + more
 
 
 TOLD: tuple[tuple[str, Callable[[Strength, Names], object]], ...] = (
@@ -195,4 +195,4 @@ TOLD: tuple[tuple[str, Callable[[Strength, Names], object]], ...] = (
     ("brokers that it cannot lose", lambda s, names: _ids(s.weak.brokers, names)),
     ("links that it cannot lose", lambda s, names: _pairs(s.weak.links, names)),
 )
-"""What is told of a graph, for people."""
+"""Properties of a graph, with their names for people."""

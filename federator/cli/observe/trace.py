@@ -36,7 +36,7 @@ OTLP_TIMEOUT_MS: Final = 5_000
 OTLP_CLOSE_S: Final = 10.0
 OTLP_SPANS_MAX: Final = 65_536
 OWN_ANSWER_S: Final = 5.0
-"""What the agent of this machine may take to say anything."""
+"""Time limit for the first answer of this machine's agent."""
 INCOMPLETE: Final = 1
 
 
@@ -69,8 +69,8 @@ def command(
     exporter = None if collector is None else exporter_to(collector, settings)
     journey = asyncio.run(follow(settings, topic, wait_s=wait_s))
     if as_json:
-        told = [journey.start, *journey.came.values()]
-        click.echo("\n".join(json.dumps(msgspec.to_builtins(each)) for each in told if each))
+        echoes = [journey.start, *journey.came.values()]
+        click.echo("\n".join(json.dumps(msgspec.to_builtins(echo)) for echo in echoes if echo))
     else:
         click.echo("\n".join(as_text(journey, topic)))
     if exporter is not None:
@@ -81,7 +81,7 @@ def command(
 
 
 def exporter_to(collector: str, settings: Settings) -> "OtlpExporter":
-    """What sends spans there. Raises ``ExtraMissingError`` without the library."""
+    """An exporter of spans to ``collector``. Raises ``ExtraMissingError`` without the library."""
     try:
         traces_url(collector)
     except ValueError as error:
@@ -130,12 +130,12 @@ async def follow(settings: Settings, topic: str, *, wait_s: float) -> Journey:
 async def _next(probe: BrokerProbe) -> Traced:
     while True:
         packet = await probe.next_message()
-        with suppress(DecodeError):  # anybody may publish there
+        with suppress(DecodeError):  # any client may publish there
             return decode(Traced, packet.payload)
 
 
 def as_text(journey: Journey, topic: str) -> list[str]:
-    """The way as a tree, with times; then what cannot be right."""
+    """The path as a tree, with times; then doubts about clocks."""
     start = journey.start
     if start is None:
         return []
@@ -150,42 +150,42 @@ def as_text(journey: Journey, topic: str) -> list[str]:
 
 
 def _branches(
-    journey: Journey, told: Traced, indent: str, above: set[BrokerId]
+    journey: Journey, echo: Traced, indent: str, above: set[BrokerId]
 ) -> list[tuple[str, str, str, str, str]]:
-    """Rows of what comes after ``told``."""
+    """Rows of the hops after ``echo``."""
     rows = []
-    here, shown = told.path[-1], Names(journey.names).shown
-    for number, (hop, _) in enumerate(told.next_hops, 1):
-        last = number == len(told.next_hops)
+    here, shown = echo.path[-1], Names(journey.names).shown
+    for number, (hop, _) in enumerate(echo.next_hops, 1):
+        last = number == len(echo.next_hops)
         name = f"{indent}{'└─' if last else '├─'} {shown(hop)}"
-        next_told = journey.came.get((here, hop))
-        if next_told is None:
+        next_echo = journey.came.get((here, hop))
+        if next_echo is None:
             rows.append((name, "", "", "", "NO ANSWER"))
             continue
-        times = next_told.times_us
+        times = next_echo.times_us
         spans = (f"+{_ms(times[-1] - times[0])}", _ms(times[-1] - times[-2]))
         back, what = (
-            _ms(next_told.back_us - times[0]),
-            f"{_what(next_told)}{_queues(next_told, shown)}",
+            _ms(next_echo.back_us - times[0]),
+            f"{_what(next_echo)}{_queues(next_echo, shown)}",
         )
         rows.append((name, *spans, back, what))
         if hop not in above:
             deeper = f"{indent}{'   ' if last else '│  '}"
-            rows += _branches(journey, next_told, deeper, above | {hop})
+            rows += _branches(journey, next_echo, deeper, above | {hop})
     return rows
 
 
-def _what(told: Traced) -> str:
-    if not told.first:
+def _what(echo: Traced) -> str:
+    if not echo.first:
         return "was here before: dropped"
-    if told.why:
-        return told.why
-    does = (("delivers", told.delivers), ("passes on", told.next_hops))
+    if echo.why:
+        return echo.why
+    does = (("delivers", echo.delivers), ("passes on", echo.next_hops))
     return ", ".join(what for what, done in does if done)
 
 
-def _queues(told: Traced, shown: Callable[[BrokerId], str]) -> str:
-    waiting = [f"{queued} bytes before {shown(hop)}" for hop, queued in told.next_hops if queued]
+def _queues(echo: Traced, shown: Callable[[BrokerId], str]) -> str:
+    waiting = [f"{queued} bytes before {shown(hop)}" for hop, queued in echo.next_hops if queued]
     return f"; {', '.join(waiting)} wait" if waiting else ""
 
 
@@ -194,19 +194,22 @@ def _ms(micros: int) -> str:
 
 
 def _doubts(journey: Journey) -> list[str]:
-    """Brokers whose clocks cannot agree with ours: out of what one clock measured."""
+    """Brokers with wrong clocks: their times lie outside an interval measured by one clock."""
     off: dict[BrokerId, int] = {}
     shown = Names(journey.names).shown
-    for told in journey.came.values():
-        sent_us, at_us, back_us = told.times_us[0], told.times_us[-1], told.back_us
+    for echo in journey.came.values():
+        sent_us, at_us, back_us = echo.times_us[0], echo.times_us[-1], echo.back_us
         if at_us < sent_us:
-            off[told.path[-1]] = at_us - sent_us
+            off[echo.path[-1]] = at_us - sent_us
         elif at_us > back_us:
-            off[told.path[-1]] = at_us - back_us
+            off[echo.path[-1]] = at_us - back_us
     if not off:
         return []
-    said = [
+    differences = [
         f"broker {shown(id_)}'s by {_ms(abs(us))} or more {'behind' if us < 0 else 'ahead'}"
         for id_, us in sorted(off.items())
     ]
-    return ["", f"Clocks differ from ours: {', '.join(said)}. Only 'told after' is by one clock."]
+    return [
+        "",
+        f"Clocks differ from ours: {', '.join(differences)}. Only 'told after' is by one clock.",
+    ]

@@ -20,4 +20,4 @@ def _verbs(modules: dict[str, tuple[str, str]]) -> type[click.Group]:
 
 @click.command(cls=_verbs(_PLAN))
 def plan() -> None:
-    """Plan routes under limited bandwidth: who carries what, so that most get what they want."""
+    """Plan routes under limited bandwidth: so that most requests are met."""

@@ -111,8 +111,8 @@ def as_dict(problem: Instance, outcome: Outcome, seconds: float) -> dict[str, An
         "stopped": outcome.stopped,
         "seconds": round(seconds, 3),
         "unmet": [
-            {"topic": topics[problem.request_topic[each]], "subscriber": names[at[each]]}
-            for each in unmet
+            {"topic": topics[problem.request_topic[request]], "subscriber": names[at[request]]}
+            for request in unmet
         ],
         "idle": [names[node] for node in idle(problem, outcome)],
         "routes": {

@@ -21,7 +21,7 @@ from federator.planner.flow.watch import Progress, Watch
 
 @dataclass(slots=True)
 class Interruption:
-    """Whether somebody pressed Ctrl-C."""
+    """Whether Ctrl-C was pressed."""
 
     happened: bool = False
 
@@ -49,7 +49,7 @@ def interruption() -> Iterator[Interruption]:
 
 @contextmanager
 def watch(what: str, *, time_limit_s: float, noted: Interruption, quiet: bool) -> Iterator[Watch]:
-    """A watch whose progress is drawn on standard error, if that is a terminal."""
+    """A watch that draws its progress on standard error, if that is a terminal."""
     bar = Bar(
         TextColumn("{task.description}"),
         BarColumn(),

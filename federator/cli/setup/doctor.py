@@ -47,19 +47,19 @@ def _users(context: object, parameter: object, given: str | tuple[str, ...] | No
 
 def _outbound(context: object, parameter: object, given: tuple[str, ...]) -> dict[str, int]:
     """Broker ids by user, of ``ID=USER`` or ``ID``."""
-    told: dict[str, int] = {}
+    ids: dict[str, int] = {}
     for text in given:
         id_, _, user = text.partition("=")
         if not (id_.isascii() and id_.isdigit() and int(id_) <= BROKER_ID_MAX):
             raise click.BadParameter(f"{text!r}: a broker id wanted, and =USER behind it")
-        told[user or f"{AGENT}-{int(id_)}"] = int(id_)
-    _users(context, parameter, tuple(told))
-    return told
+        ids[user or f"{AGENT}-{int(id_)}"] = int(id_)
+    _users(context, parameter, tuple(ids))
+    return ids
 
 
 def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    told = f"With --acl: a user of {of}"
-    return click.option(f"--{name}", f"{name}s", multiple=True, callback=_users, help=told)
+    about = f"With --acl: a user of {of}"
+    return click.option(f"--{name}", f"{name}s", multiple=True, callback=_users, help=about)
 
 
 @click.command(name="doctor")
@@ -146,13 +146,13 @@ def command(
     else:
         click.echo("\n".join(_as_text(report, settings)))
     if write_to is not None:
-        told = "have the broker read it" if report.config_lines else "nothing to write"
-        click.echo(f"federator: {write_to}: {told}", err=True)
+        advice = "have the broker read it" if report.config_lines else "nothing to write"
+        click.echo(f"federator: {write_to}: {advice}", err=True)
     return report.exit_code
 
 
 def diagnosed(settings: Settings, *, system_seconds_max: float) -> Report:
-    """What the broker lacks. Raises ``ConfigError``: it refuses our credentials."""
+    """The diagnosis of the broker. Raises ``ConfigError``: it refuses our credentials."""
     try:
         facts = asyncio.run(examine(settings, system_seconds_max=system_seconds_max))
     except RefusedError as error:

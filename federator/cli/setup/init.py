@@ -43,7 +43,7 @@ HEAD: Final = """\
 
 
 class _BrokerUrl(click.ParamType[str]):
-    """The URL of a broker, judged as the configuration judges it; ``none`` where that may be."""
+    """The URL of a broker, checked as in the configuration; or ``none`` where allowed."""
 
     name = "url"
 
@@ -159,11 +159,11 @@ def command(
     }  # fmt: skip
     ids = _remote_ids(remotes, bridges)
     missing = [option for option, value in given.items() if value is None]
-    missing += [f"--remote {each.name}=ID" for each in bridges if each.name not in ids]
+    missing += [f"--remote {bridge.name}=ID" for bridge in bridges if bridge.name not in ids]
     if missing and not sys.stdin.isatty():
         raise click.UsageError(f"{', '.join(missing)} wanted: there is no terminal to ask at")
     answers = _answers(given, path.parent)
-    ids |= {each.name: _asked_ids(each) for each in bridges if each.name not in ids}
+    ids |= {bridge.name: _prompted_ids(bridge) for bridge in bridges if bridge.name not in ids}
     found = Written()
     if bridges:
         around = neighbours_of(bridges, ids)
@@ -207,29 +207,27 @@ def _write(path: Path, text: str, passwords: Mapping[Path, str]) -> None:
         raise
 
 
-def _remote_ids(told: Sequence[str], bridges: Sequence[Connection]) -> dict[str, list[int]]:
+def _remote_ids(remotes: Sequence[str], bridges: Sequence[Connection]) -> dict[str, list[int]]:
     """The ids of the brokers at each connection's addresses, as ``--remote`` gives them."""
     found: dict[str, list[int]] = {}
-    wanted = {each.name: len(each.addresses) for each in bridges}
-    for text in told:
+    wanted = {bridge.name: len(bridge.addresses) for bridge in bridges}
+    for text in remotes:
         name, _, numbers = text.rpartition("=")
         ids = numbers.split(",")
         if name not in wanted:
-            known = ", ".join(sorted(wanted))
-            raise click.UsageError(f"--remote {text[:60]!r} names no connection: write {known}=ID")
-        if not all(
-            each.isascii() and each.isdigit() and int(each) <= BROKER_ID_MAX for each in ids
-        ):
+            names = ", ".join(sorted(wanted))
+            raise click.UsageError(f"--remote {text[:60]!r} names no connection: write {names}=ID")
+        if not all(id.isascii() and id.isdigit() and int(id) <= BROKER_ID_MAX for id in ids):
             what = f"--remote {text[:60]!r} has an id that is none"
             raise click.UsageError(f"{what}: give numbers from 0 to {BROKER_ID_MAX}")
         if len(ids) != wanted[name]:
             what = f"--remote {text[:60]!r} has {len(ids)} ids for {wanted[name]} addresses"
             raise click.UsageError(f"{what}: give one for each, in order")
-        found[name] = [int(each) for each in ids]
+        found[name] = [int(id) for id in ids]
     return found
 
 
-def _asked_ids(bridge: Connection) -> list[int]:
+def _prompted_ids(bridge: Connection) -> list[int]:
     return [
         click.prompt(f"Id of the broker at {address} ({bridge.name})", err=True, type=ID)
         for address in bridge.addresses
@@ -237,7 +235,7 @@ def _asked_ids(bridge: Connection) -> list[int]:
 
 
 def _answers(given: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The five, asked for where they are not given; each may follow from those before."""
+    """The five answers: given, or prompted for; defaults depend on earlier answers."""
     answers: dict[str, Any] = {}
 
     def ask(option: str, text: str, **how: Any) -> None:  # noqa: ANN401 - click's own
@@ -250,12 +248,12 @@ def _answers(given: dict[str, Any], folder: Path) -> dict[str, Any]:
     port = Address.parse(answers["--broker"]).port
     path = f"/{place.partition('/')[2]}" if "/" in place else ""
     there = f"{scheme}://{socket.gethostname()}:{port}{path}"
-    told = f"Where other agents reach it ({NONE}: nobody can connect to it)"
-    ask("--advertise", told, type=URL_OR_NONE, default=there)
-    told = f"Any broker that takes part already ({NONE}: this is the first)"
-    ask("--neighbour", told, type=URL_OR_NONE)
-    told = f"Folder of agent-ID.key and {PUBLIC} ({OPEN}: believe whoever may publish)"
-    ask("--keys", told, type=_KeyFolder(answers["--id"]), default=str(folder))
+    question = f"Where other agents reach it ({NONE}: nobody can connect to it)"
+    ask("--advertise", question, type=URL_OR_NONE, default=there)
+    question = f"Any broker that takes part already ({NONE}: this is the first)"
+    ask("--neighbour", question, type=URL_OR_NONE)
+    question = f"Folder of agent-ID.key and {PUBLIC} ({OPEN}: believe whoever may publish)"
+    ask("--keys", question, type=_KeyFolder(answers["--id"]), default=str(folder))
     return answers
 
 

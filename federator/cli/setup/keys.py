@@ -1,4 +1,4 @@
-"""``federator keys``: who may speak in a signed federation. For the operator, on a safe host."""
+"""``federator keys``: the keys of a signed federation. For the operator, on a safe host."""
 
 import json
 import re
@@ -87,14 +87,14 @@ def issue(
     as_json: bool,
 ) -> None:
     """Make the key and the certificate of one agent, gateway, operator, collector or steerer."""
-    who = broker if role == "agent" else name
-    if who is None or (broker is None) == (name is None):
+    subject = broker if role == "agent" else name
+    if subject is None or (broker is None) == (name is None):
         raise click.UsageError(f"{'--broker ID' if role == 'agent' else '--name NAME'} wanted")
     maker, now_s = _key_maker(folder), int(time.time())
     paper, certificate = maker.issue(
         BrokerId(broker or 0), days=days, now_s=now_s, role=role, name=_name(name) if name else ""
     )
-    path = out or folder / f"{role}-{who}.key"
+    path = out or folder / f"{role}-{subject}.key"
     _create(path, paper)
     row = {
         "serial": certificate.serial.hex(),
@@ -155,13 +155,13 @@ def show(path: Path, as_json: bool) -> None:
         state = "revoked" if row["serial"] in revoked else _until(row["expires"])
         rows.append((row["serial"], row.get("holder") or f"broker {row['broker']}", state))
     lines += columns(rows) if rows else []
-    told = [{**row, "revoked": row["serial"] in revoked} for row in issued]
-    record = {"files": [{"file": str(file), **of} for file, _, of in held], "issued": told}
+    rows_issued = [{**row, "revoked": row["serial"] in revoked} for row in issued]
+    record = {"files": [{"file": str(file), **of} for file, _, of in held], "issued": rows_issued}
     tell(record, "\n".join(lines), as_json=as_json)
 
 
 def _describe(path: Path) -> tuple[str, dict[str, object]]:
-    """What a file holds, for people and for machines."""
+    """The contents of a file, for people and for machines."""
     found = _read_file(path)
     record: dict[str, object]
     try:
@@ -179,13 +179,17 @@ def _describe(path: Path) -> tuple[str, dict[str, object]]:
                 record["fingerprint"] = print_
             case AgentKeys():
                 signed = decode_signed(paper.certificate)
-                told = decode_certificate(signed.text)
-                text = "agent of " if told.role == "agent" else ""
-                text += f"{told.holder} in {told.federation!r}, serial "
-                text += f"{told.serial.hex()}, {_until(told.expires_s)}, "
+                certificate = decode_certificate(signed.text)
+                text = "agent of " if certificate.role == "agent" else ""
+                text += f"{certificate.holder} in {certificate.federation!r}, serial "
+                text += f"{certificate.serial.hex()}, {_until(certificate.expires_s)}, "
                 text += f"signed by {fingerprint(signed.issuer)}"
-                record = {"kind": told.role, "holder": told.holder, "federation": told.federation}
-                record |= {"serial": told.serial.hex(), "expires": told.expires_s}
+                record = {
+                    "kind": certificate.role,
+                    "holder": certificate.holder,
+                    "federation": certificate.federation,
+                }
+                record |= {"serial": certificate.serial.hex(), "expires": certificate.expires_s}
                 record["signed_by"] = fingerprint(signed.issuer)
             case RevocationFile():
                 listed = decode_revocations(decode_signed(paper.revocations).text)
@@ -225,7 +229,7 @@ def _read_file(path: Path) -> bytes:
 
 
 def _issued(folder: Path) -> list[dict[str, Any]]:
-    """What was issued; a damaged line is said, and passed over."""
+    """The issued certificates; a damaged line is reported and skipped."""
     path = folder / ISSUED
     lines = list(damage.read_lines(path.read_bytes())) if path.exists() else []
     rows, damaged = [], 0

@@ -1,1 +1,1 @@
-"""What the daemons are told that read all brokers of a federation."""
+"""The settings of daemons that read all brokers of a federation."""

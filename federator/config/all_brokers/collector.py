@@ -1,7 +1,7 @@
-"""What one collector can be told: where to begin, where to land, how much to hold.
+"""The settings of one collector: first brokers, folder, limits.
 
-The same manners as an agent's settings: one TOML file, the environment over it, the command line
-over both, and one line per mistake. A collector is no broker and needs no id.
+Read like an agent's settings: one TOML file, overridden by the environment, both by the command
+line, and one line per error. A collector is no broker and needs no id.
 """
 
 from pathlib import Path
@@ -22,22 +22,22 @@ _Span = Annotated[int, STRICT, Interval(ge=10, le=86_400_000)]
 
 
 class CollectedBrokerSettings(BrokerAddress):
-    """A broker to begin with. What it names no credentials for, ``[login]`` has."""
+    """A broker to start from. Missing credentials come from ``[login]``."""
 
 
 class LoginSettings(Credentials):
-    """Who we are to brokers that guides tell of, and to named ones without credentials."""
+    """Credentials for brokers named by guides, and for configured ones without their own."""
 
     allow_plaintext: Switch = True
-    """Go to mqtt:// addresses of other hosts that guides tell of. A warning is logged when
-    credentials would travel in clear."""
+    """Connect to mqtt:// addresses of other hosts that guides name. A warning is logged when
+    credentials are sent in clear."""
     hosts: Annotated[tuple[HostPattern, ...], MaxLen(HOSTS_MAX)] = ()
-    """Hosts that guides may send us to: names, "*.example.org", networks like "10.1.0.0/16" for
+    """Hosts that guides may name: names, "*.example.org", networks like "10.1.0.0/16" for
     addresses. Empty: any, but without a password; one is sent to [[brokers]] and to these hosts
     only."""
 
     def check_host(self, address: Address) -> None:
-        """Raise ``ValueError`` where our password may not go: anybody may have written a guide."""
+        """Raise ``ValueError`` if our password may not be sent there: a guide may be forged."""
         has_secret = self.password is not None or self.password_file is not None
         if not self.hosts and not has_secret:
             return
@@ -67,30 +67,30 @@ class CollectingSettings(Section):
     """How the spools of agents are read."""
 
     window_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 1_024
-    """Batches (seconds) asked for at once."""
+    """Batches (seconds) per request."""
     answer_ms: _Span = 5_000
-    """Silence after which a question is asked again."""
+    """Silence after which a request is repeated."""
     memory_bytes_max: Annotated[WholeNumber, Interval(ge=33_554_432, le=2**40)] = 268_435_456
-    """Of lines not yet landed. From half of it on files are landed at once and nothing is asked;
-    beyond it answers are dropped, and asked for again."""
+    """Memory for lines not yet landed. From half of it on files are landed at once and requests
+    stop; beyond it answers are dropped, and requested again."""
 
 
 class CollectorHttpSettings(HttpSettings):
     """The listener of /metrics, /healthz, /readyz and /status."""
 
     port: Annotated[WholeNumber, Interval(ge=0, le=65_535)] = 9885
-    """0 takes any free port, which the log tells."""
+    """0 takes any free port, which is logged."""
 
 
 class FollowingSettings(Section):
-    """What whoever reads all brokers needs to find them."""
+    """The settings for finding all brokers."""
 
     federation: Name = "fed"
     """Name shared by all agents."""
     only: Switch = False
-    """Keep to [[brokers]], and look for no others. `--only`"""
+    """Read only [[brokers]], and search for no others. `--only`"""
     brokers: Annotated[tuple[CollectedBrokerSettings, ...], MaxLen(COLLECTED_BROKERS_MAX)]
-    """Any one finds the others. `--broker URL` adds one."""
+    """Any one is enough to find the others. `--broker URL` adds one."""
     login: LoginSettings = LoginSettings()
 
     def __post_init__(self) -> None:
@@ -105,11 +105,11 @@ class FollowingSettings(Section):
         return [*named, ("login", self.login)]
 
     def connection(self, broker: BrokerAddress) -> BrokerAddress:
-        """``broker`` with the credentials of ``[login]`` where it names none of its own."""
+        """``broker`` with the credentials of ``[login]`` where it has none."""
         return broker.with_credentials_of(self.login)
 
     def found(self, url: str) -> BrokerAddress:
-        """How to reach the broker at a guide's ``url``; a ``ValueError`` where we may not go."""
+        """How to reach the broker at a guide's ``url``. Raises ``ValueError``: not allowed."""
         address = Address.parse(url)
         self.login.check_host(address)
         if address.is_exposed and not self.login.allow_plaintext:
@@ -117,7 +117,7 @@ class FollowingSettings(Section):
         return self.connection(BrokerAddress(url=url))
 
     def notices(self) -> tuple[Notice, ...]:
-        """What an operator should hear at start: credentials that travel in clear."""
+        """Warnings at start: credentials that are sent in clear."""
         return in_clear(
             (f"brokers.{index}", self.connection(broker))
             for index, broker in enumerate(self.brokers)

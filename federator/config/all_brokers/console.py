@@ -1,4 +1,4 @@
-"""What one console can be told: where to begin, where it listens, and who may sign in."""
+"""The settings of one console: first brokers, listener, operators."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,25 +15,24 @@ class ConsoleHttpSettings(HttpSettings):
     """The listener of the page, /healthz and /readyz."""
 
     port: Annotated[WholeNumber, Interval(ge=0, le=65_535)] = 9887
-    """0 takes any free port, which the log tells."""
+    """0 takes any free port, which is logged."""
     behind_tls: Switch = False
-    """A proxy in front of us speaks TLS: browsers are told to send the cookie of who is signed in
-    over https:// alone. A proxy on this machine is believed from where they come
-    (`X-Forwarded-For`)."""
+    """A proxy in front of us terminates TLS: browsers send the session cookie only over https://.
+    The client addresses of a proxy on this machine are trusted (`X-Forwarded-For`)."""
     browsers_max: Annotated[WholeNumber, Interval(ge=1, le=10_000)] = 64
-    """Pages that are kept current at once; a further one is told to come again."""
+    """Pages with live updates at a time; a further one has to retry."""
 
 
 class OperatorsSettings(Section):
-    """Who may sign in, to drain brokers. Everybody else may look, and nothing more."""
+    """Operators, who may sign in to drain brokers. Other visitors can only read."""
 
     file: Path | None = None
     """A line for each, `name:hash`, as `federator console --add-operator NAME` prints it; closed to
-    others. Read at each attempt. None: nobody can sign in."""
+    others. Read at each attempt. None: no sign-in."""
     session_s: Annotated[WholeNumber, Interval(ge=60, le=2_592_000)] = 28_800
-    """How long somebody stays signed in. All are signed out when the console starts again."""
+    """How long a session lasts. All sessions end when the console restarts."""
     attempts_per_min: Annotated[WholeNumber, Interval(ge=1, le=600)] = 10
-    """Attempts to sign in, of everybody together; further ones are refused unread. A browser in
+    """Sign-in attempts, of all visitors together; further ones are refused unread. A browser in
     which an operator signed in before has half as many of its own."""
 
 

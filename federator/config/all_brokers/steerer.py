@@ -1,4 +1,4 @@
-"""What one steerer can be told: where to begin, when to move a flow, for how long a plan holds."""
+"""The settings of one steerer: first brokers, when to move a flow, how long a plan is valid."""
 
 from typing import Annotated, Literal
 
@@ -38,8 +38,8 @@ class SteeringSettings(Section):
     """Place cores, too: of agents with mesh.core = "placed" (no others follow), where that saves
     margin_percent of messages times link costs, once per hold_ms at most."""
     valid_ms: Annotated[WholeNumber, Interval(ge=6_000, le=VALID_MS_MAX)] = 30_000
-    """For how long a plan holds; it is renewed after a third of that. If the steerer dies, agents
-    take the ordinary ways after it."""
+    """How long a plan is valid; it is renewed after a third of that. If the steerer dies, agents
+    return to ordinary routes then."""
 
 
 _Hub = Annotated[
@@ -52,14 +52,14 @@ class KeepSettings(Section):
     the hub's needs it, too."""
 
     hub: _Hub = ""
-    """Id or name of the broker whose clients collect. Empty: nothing is kept."""
+    """Id or name of the broker with the collecting clients. Empty: nothing is kept."""
     collects: TopicFilters = ()
     """What they collect: filters that they subscribe to, exactly so, over the shortest path
     (routing.filters of the hub's agent)."""
     policy: Literal["ns", "ep", "lp"] = "ns"
-    """What stays of what nobody but the hub wants: "ns" and "ep": all; "lp": what some client of
-    the same broker subscribes to. The paper's other policies differ from "ns" in tables that
-    brokers here do not have, or keep nothing."""
+    """What stays of the topics that only the hub wants: "ns" and "ep": all; "lp": those that a
+    client of the same broker subscribes to. The paper's other policies differ from "ns" in tables
+    that brokers here do not have, or keep nothing."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

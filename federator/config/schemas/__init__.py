@@ -1,9 +1,9 @@
 """JSON Schema of each daemon's configuration, for editors that complete and judge keys.
 
-Made from the types that ``check-config`` judges by, with what stands below each key as its
-description. Rules between keys (a password without a user name) are beyond a schema. The files
-beside this module are what ``schema`` makes, kept current by a test; a configuration names one in
-its first line, ``#:schema FILE``, as taplo and Even Better TOML read it.
+Made from the types that ``check-config`` uses, with the string below each key as its description.
+Rules between keys (a password without a user name) cannot be expressed. The files beside this
+module are the output of ``schema``, kept current by a test; a configuration names one in its first
+line, ``#:schema FILE``, which taplo and Even Better TOML read.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ ROOTS: Final[dict[str, type[Section]]] = {
 
 
 class _Described(GenerateJsonSchema):
-    """With the texts that stand below the keys, and without titles, which say the key again."""
+    """Adds descriptions, and removes titles, which only repeat the key."""
 
     def encode_default(self, dft: Any) -> Any:  # noqa: ANN401 - pydantic's own
         if isinstance(dft, Section):
@@ -42,22 +42,22 @@ class _Described(GenerateJsonSchema):
         made.pop("title", None)
         if "description" in made:
             made["description"] = " ".join(made["description"].split())
-        told = meanings(schema["cls"])
+        texts = meanings(schema["cls"])
         for name, key in keys_of(schema["cls"]).items():
             described = made["properties"][name]
             described.pop("title", None)
-            if key.attribute in told:
-                described["description"] = told[key.attribute]
+            if key.attribute in texts:
+                described["description"] = texts[key.attribute]
         return made
 
 
 def schema(daemon: str) -> dict[str, Any]:
-    """The schema of what that daemon reads; ``daemon`` is one of ``ROOTS``."""
+    """The schema of a daemon's configuration; ``daemon`` is one of ``ROOTS``."""
     made = adapter(ROOTS[daemon]).json_schema(schema_generator=_Described)
     title = f"Configuration of federator: {daemon}"
     return {"$schema": _Described.schema_dialect, "title": title, **made}
 
 
 def schema_file(daemon: str) -> Path:
-    """The same as a file, for editors: it stays where the program is installed."""
+    """The installed file with that schema, for editors."""
     return Path(__file__).with_name(f"{daemon}.json")

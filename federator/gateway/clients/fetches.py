@@ -92,7 +92,7 @@ class Fetches:
         self._gathered: dict[BrokerId, dict[ProxiedClient, None]] = {}
 
     def ask(self, client: ProxiedClient) -> None:
-        """Ask the agent for what ``client``, whose subscriptions are made there, missed."""
+        """Ask the agent for what ``client``, now subscribed there, missed."""
         broker = client.broker
         if broker is None or client.lost_ms is None:
             return

@@ -94,7 +94,7 @@ class Listener:
 
 
 class _PendingConnection(asyncio.Protocol):
-    """A connection whose CONNECT is incomplete; a TLS one starts as plain TCP."""
+    """A connection with an incomplete CONNECT; a TLS one starts as plain TCP."""
 
     _place: Place
 

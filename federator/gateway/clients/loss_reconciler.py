@@ -77,7 +77,7 @@ class LossReconciler:
             gap_ms=Millis(CHECKS_MS[-1][-1]), keys_max=BROKERS_MAX
         )
         self._answers: dict[int, list[bytes]] = {}
-        self._heard: dict[tuple[str, int], None] = {}
+        self._seen_questions: dict[tuple[str, int], None] = {}
 
     def on_death(self, broker: BrokerId) -> None:
         """Check for losses after the death of ``broker``; repeated calls are ignored."""
@@ -88,11 +88,11 @@ class LossReconciler:
     def on_recall(self, recall: Recall, broker: Broker) -> None:
         """Answer another gateway's question what our clients published."""
         question = recall.gateway, recall.number
-        if recall.gateway == self._name or question in self._heard:
+        if recall.gateway == self._name or question in self._seen_questions:
             return
-        self._heard[question] = None
-        if len(self._heard) > HEARD_MAX:
-            del self._heard[next(iter(self._heard))]
+        self._seen_questions[question] = None
+        if len(self._seen_questions) > HEARD_MAX:
+            del self._seen_questions[next(iter(self._seen_questions))]
         now_ms = monotonic_ms()
         span = Millis(now_ms - recall.oldest_ms), Millis(now_ms - recall.newest_ms)
         for page in _pages(self._context.journal.between(*span), recall.filters):
@@ -115,13 +115,15 @@ class LossReconciler:
             await asyncio.sleep(max(0, due_ms) / 1_000)
             span = Millis(death_ms + from_ms), Millis(death_ms + to_ms)
             others = [
-                publication for publication in await self._ask(*span) if publication.qos == qos
+                publication
+                for publication in await self._request_recall(*span)
+                if publication.qos == qos
             ]
             for client in self._context.every:
                 client.give_missed(*span, qos=(qos,), others=others)
                 await asyncio.sleep(0)  # each client takes a moment: let other traffic pass
 
-    async def _ask(self, from_ms: Millis, to_ms: Millis) -> list[Publication]:
+    async def _request_recall(self, from_ms: Millis, to_ms: Millis) -> list[Publication]:
         """Ask the other gateways what their clients published."""
         filters = _filters(self._context.every)
         if not filters:

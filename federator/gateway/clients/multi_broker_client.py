@@ -25,7 +25,7 @@ from federator.runtime.process.antechamber import Place
 from federator.runtime.process.clocks import monotonic_ms
 
 DEPARTED_MAX: Final = 4_096
-"""Clients whose unfinished QoS 2 deliveries are remembered until they return."""
+"""Clients with unfinished QoS 2 deliveries, which are kept until they return."""
 
 
 class UpstreamLeg:
@@ -159,7 +159,7 @@ class MultiBrokerClient:
             proxied.on_room(leg, room)
 
     def _pairs(self, *, still_open: bool = False) -> Iterator[tuple[ProxiedClient, UpstreamLeg]]:
-        """The pairs of proxied client and leg, or only those whose leg is open."""
+        """The pairs of proxied client and leg, or only those with an open leg."""
         for proxied, leg in zip(self._proxied, self.legs, strict=True):
             if not (still_open and leg.closed):
                 yield proxied, leg

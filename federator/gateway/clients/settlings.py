@@ -100,7 +100,7 @@ class Settlings:
             self._end(token, known)
         elif question.again is None:
             loop = asyncio.get_running_loop()
-            question.again = loop.call_later(self._settle_s, self._ask_again, token)
+            question.again = loop.call_later(self._settle_s, self._repeat_question, token)
 
     def forget(self, client: ProxiedClient) -> None:
         """Drop the questions of a client that is gone."""
@@ -108,7 +108,7 @@ class Settlings:
             if question.client is client:
                 self._close(number)
 
-    def _ask_again(self, number: int) -> None:
+    def _repeat_question(self, number: int) -> None:
         question = self._questions[number]
         question.again = None
         _put(question.client, number, question.filters)

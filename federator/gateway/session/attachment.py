@@ -59,10 +59,12 @@ class Attachment:
 
         ``preferred`` brokers, which hold the session or are substitutes, come before any policy.
         """
-        ids = {each.id for each in candidates}
+        ids = {candidate.id for candidate in candidates}
         first = [*preferred, *self._assigned(client_id)]
-        ranked = sorted(candidates, key=lambda each: (self._key(client_id, each), each.id))
-        order = dict.fromkeys([*first, *(each.id for each in ranked)])
+        ranked = sorted(
+            candidates, key=lambda candidate: (self._key(client_id, candidate), candidate.id)
+        )
+        order = dict.fromkeys([*first, *(candidate.id for candidate in ranked)])
         return [id for id in order if id in ids]
 
     def home(self, client_id: str, brokers: Iterable[BrokerId]) -> BrokerId:
@@ -94,7 +96,7 @@ class Claims:
         self._name = name
         self._number = first
         self._homes: dict[str, BrokerId] = {}
-        self._heard: dict[tuple[str, int], None] = {}
+        self._seen_claims: dict[tuple[str, int], None] = {}
 
     def of(self, client: str, broker: BrokerId, *, came: bool, lasts: bool) -> Claim:
         """Make our own claim to ``client``, attached to ``broker``."""
@@ -105,11 +107,11 @@ class Claims:
     def is_news(self, claim: Claim) -> bool:
         """Learn another gateway's claim; return whether it is new."""
         name = claim.gateway, claim.number
-        if claim.gateway == self._name or name in self._heard:
+        if claim.gateway == self._name or name in self._seen_claims:
             return False
-        self._heard[name] = None
-        if len(self._heard) > HEARD_MAX:
-            del self._heard[next(iter(self._heard))]
+        self._seen_claims[name] = None
+        if len(self._seen_claims) > HEARD_MAX:
+            del self._seen_claims[next(iter(self._seen_claims))]
         self._remember(claim.client, claim.broker, lasts=claim.lasts)
         return True
 

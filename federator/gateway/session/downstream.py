@@ -80,7 +80,7 @@ class Downstream:
         self.plain = self.plain and not self._mutes
 
     def wait_for(self, token: int, filters: Iterable[str]) -> None:
-        """Hold deliveries on ``filters``, whose SUBACK is held, until ``go_on(token)``."""
+        """Hold deliveries on ``filters``, together with their SUBACK, until ``go_on(token)``."""
         self._order.wait_for(token, filters)
         self._settle()
 

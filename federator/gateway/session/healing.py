@@ -50,14 +50,14 @@ def missed(
     """PUBLISH packets for the client, in the order of publication.
 
     Args:
-        session: The client's session, whose new broker has its subscriptions.
+        session: The client's session, with its subscriptions at the new broker.
         publications: Recent publications through this gateway, oldest first.
         drained: What the old broker delivered after the client left it.
         unseen_topics: Also send on topics on which the client never received anything.
         since_ms: Earlier deliveries to the client are not compared.
     """
     got = contents(session.recent.since(since_ms), session.version)
-    subscribed = _Wanted(session)
+    subscribed = _WantedFilters(session)
     missing: list[bytes] = []
     left = got.copy()  # drained publications are in the journal, too
     for late in drained:
@@ -112,7 +112,7 @@ def _take(counter: Counter[_Content], content: _Content) -> bool:
     return True
 
 
-class _Wanted:
+class _WantedFilters:
     """The client's filters granted QoS 1 or 2, by topic."""
 
     def __init__(self, session: ClientSession) -> None:

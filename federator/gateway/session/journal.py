@@ -126,7 +126,7 @@ class Journal:
     Args:
         recent_ms: How long each is kept.
         bytes_max: How many bytes are kept; the oldest are dropped first.
-        first_mark: Greater than every mark of an earlier run, whose answers may still arrive.
+        first_mark: Greater than every mark of an earlier run: their answers may still arrive.
     """
 
     def __init__(self, *, recent_ms: int, bytes_max: int, first_mark: int = 1) -> None:

@@ -1,6 +1,6 @@
 """Session reports to agents: which clients are here, and their subscriptions and topics.
 
-From its broker's log an agent learns who subscribes, but not who publishes; the reports complete
+From its broker's log an agent learns the subscribers, but not the publishers; the reports complete
 the controller's session flow table. A report is complete. It is sent when it changed, and otherwise
 often enough that a dead gateway can be told from an unchanged one.
 
@@ -31,7 +31,7 @@ class Reports:
         self, broker: BrokerId, sessions: Iterable[ClientSession], now_ms: Millis
     ) -> list[gateways.SessionReport]:
         """The pages to send to ``broker`` now; none if nothing changed."""
-        here = sorted(sessions, key=lambda each: each.connect.client_id)
+        here = sorted(sessions, key=lambda session: session.connect.client_id)
         # Topics are only added, and ``changes`` counts changes of filters, so counts suffice.
         state = tuple(
             (s.connect.client_id, s.subscriptions.changes, len(s.up.topics)) for s in here

@@ -170,7 +170,7 @@ class ClientSession:
                 body = packet[2]
                 if self.down.take_puback(block[body] << 8 | block[body + 1]):
                     continue
-            answer = self._judged(block, packet)
+            answer = self._take_packet(block, packet)
             if answer is PASS:
                 continue
             if start < packet[1]:
@@ -188,12 +188,12 @@ class ClientSession:
             wire.check_ping(packet)
             self.to_client.append(wire.PINGRESP)
         elif self.backlog.lets_pass(block, packet, self.version, self.up):
-            answer = self._judged(block, packet)
+            answer = self._take_packet(block, packet)
             self.to_broker.append(block[packet[1] : packet[3]] if answer is PASS else answer)
         else:
             self.backlog.add(block[packet[1] : packet[3]], kind)
 
-    def _judged(self, block: bytes, packet: Packet) -> bytes:
+    def _take_packet(self, block: bytes, packet: Packet) -> bytes:
         """Call ``_on_client_packet``; set on its error whether the client gets the reason."""
         try:
             return self._on_client_packet(block, packet)

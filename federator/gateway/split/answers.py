@@ -64,7 +64,7 @@ class ConnackMerger:
 
     @property
     def with_session(self) -> tuple[int, ...]:
-        """The legs whose broker has a session of the client."""
+        """The legs to brokers with a session of the client."""
         return tuple(leg for leg, connack in self._connacks.items() if connack.session_present)
 
     @property

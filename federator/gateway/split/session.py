@@ -170,7 +170,7 @@ class SplitSession:
                 self._on_release(wire.read_ack(block, packet, self._version)[0], whole)
             case Kind.SUBSCRIBE | Kind.UNSUBSCRIBE:
                 request = wire.read_request(block, packet, self._version)
-                self._ask(*self._requests.request(request, self._legs_of))
+                self._ask_legs(*self._requests.request(request, self._legs_of))
             case Kind.PINGREQ | Kind.DISCONNECT:
                 self.leaving = kind == Kind.DISCONNECT
                 for leg, out in enumerate(self.to_legs):
@@ -189,7 +189,7 @@ class SplitSession:
         legs = self._owners.sharing(filter)
         return () if len(legs) > 1 and filter.startswith("$share/") else legs
 
-    def _ask(self, asks: list[Ask], answer: bytes) -> None:
+    def _ask_legs(self, asks: list[Ask], answer: bytes) -> None:
         for leg, packet in asks:
             self.to_legs[leg].append(packet)
         if answer:
@@ -302,7 +302,7 @@ class SplitSession:
                 self._on_leg_releases(leg, block, packet)
             case Kind.SUBACK | Kind.UNSUBACK:
                 answer = wire.read_answer(block, packet, self._version)
-                self._ask(*self._requests.on_answer(leg, Kind(kind), answer))
+                self._ask_legs(*self._requests.on_answer(leg, Kind(kind), answer))
             case Kind.PINGRESP:
                 self._on_pong(leg)
             case Kind.PUBCOMP:

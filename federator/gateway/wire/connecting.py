@@ -103,7 +103,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class Connack:
-    """A CONNACK, whose ``reason`` is a code of version 5 in both versions."""
+    """A CONNACK; ``reason`` is a code of version 5 in both versions."""
 
     session_present: bool
     reason: int
@@ -180,7 +180,7 @@ def write_connack(connack: Connack, version: Version) -> bytes:
 
 
 def refusal(error: MalformedError) -> bytes:
-    """The packet to send to a client whose CONNECT is refused, before closing.
+    """The packet to send to a client after refusing its CONNECT, before closing.
 
     Empty if the CONNECT is malformed, as 3.1.1 requires and Mosquitto does in all versions.
     """

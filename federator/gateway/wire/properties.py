@@ -98,7 +98,7 @@ class Property(IntEnum):
     SHARED_SUBSCRIPTION_AVAILABLE = 0x2A, _FLAG, (Kind.CONNACK,)
 
 
-_KNOWN: Final = {int(each): each for each in Property}
+_KNOWN: Final = {int(identifier): identifier for identifier in Property}
 
 _NEVER_ZERO: Final = {
     Property.RECEIVE_MAXIMUM: Reason.PROTOCOL_ERROR,

@@ -202,7 +202,7 @@ def _arcs(
     seen: set[tuple[int, int]] = set()
     for position, link in enumerate(file.links):
         where = f"links[{position}]"
-        a, b = _known(number, link.a, f"{where}.a"), _known(number, link.b, f"{where}.b")
+        a, b = _index_of(number, link.a, f"{where}.a"), _index_of(number, link.b, f"{where}.b")
         if a == b:
             raise InstanceError(f"{where}: {link.a!r} to itself: two nodes wanted")
         pair = (min(a, b), max(a, b))
@@ -251,7 +251,7 @@ def _topics(
             raise InstanceError(f"{where}.name: {topic.name!r} again: each topic once wanted")
         names.add(topic.name)
         _check_quantity(f"{where}.rate", topic.rate, above_zero=True)
-        source = _known(number, topic.publisher, f"{where}.publisher")
+        source = _index_of(number, topic.publisher, f"{where}.publisher")
         if roles[source] is Role.SUBSCRIBER:
             hint = "a publisher or broker wanted"
             raise InstanceError(f"{where}.publisher: {topic.publisher!r} is a subscriber: {hint}")
@@ -260,7 +260,7 @@ def _topics(
         nodes = []
         for order, name in enumerate(topic.subscribers):
             key = f"{where}.subscribers[{order}]"
-            node = _known(number, name, key)
+            node = _index_of(number, name, key)
             if roles[node] is Role.PUBLISHER or node == source:
                 hint = "a subscriber or broker other than its publisher wanted"
                 raise InstanceError(f"{key}: {name!r}: {hint}")
@@ -307,7 +307,7 @@ def _check_counts(file: InstanceFile) -> None:
         raise InstanceError(f"topics: {requests} subscribers: at most {REQUESTS_MAX} wanted")
 
 
-def _known(number: dict[str, int], name: str, where: str) -> int:
+def _index_of(number: dict[str, int], name: str, where: str) -> int:
     if name not in number:
         shown = repr(name if len(name) <= 40 else name[:37] + "...")
         raise InstanceError(f"{where}: {shown}: a name listed in nodes wanted")

@@ -2,7 +2,7 @@
 
 Every tree that relaxation, repair or local search produced is remembered. Choosing among them is a
 small integer programme (Dantzig and Wolfe's master problem, restricted to the columns at hand), and
-often finds the optimum when no single pass did. A tree whose reduced cost exceeds the gap cannot be
+often finds the optimum when no single pass did. A tree with a reduced cost above the gap cannot be
 part of a better answer and is left out.
 
 Source: M. A. Boschetti, V. Maniezzo (2009) on matheuristics from decompositions.

@@ -1,7 +1,7 @@
 """An order of brokers as cores, such that each mesh's first member serves it best.
 
-The core of a filter is the first, in the order of priorities, of the brokers whose clients want it.
-Publications travel from their broker to the core, and from the core to every member, so a core
+The core of a filter is the first, in the order of priorities, of the brokers with clients that want
+it. Publications travel from their broker to the core, and from the core to every member, so a core
 costs messages times hops, as a broker container does in the placement model. Priorities belong to
 brokers, not to filters: one order serves all meshes, and may not give each its best core.
 

@@ -119,7 +119,7 @@ class Decider:
     def __init__(self, manner: Manner | None = None, *, seed: int = 0) -> None:
         self.manner = manner or Manner()
         self._seed = seed
-        self._heard: dict[BrokerId, tuple[Load, Millis]] = {}
+        self._loads: dict[BrokerId, tuple[Load, Millis]] = {}
         self._flows: dict[FlowKey, _Flow] = {}
         self._background: dict[Ends, Estimate] = {}
         self._backlogs = Backlogs()
@@ -131,7 +131,7 @@ class Decider:
         self._network: Network | None = None
         self._now: Present | None = None  # at the last decision
         self._waits = 0  # decisions put off in a row
-        self._new: set[BrokerId] = set()  # brokers whose newest load is not yet in the background
+        self._new: set[BrokerId] = set()  # their newest load is not yet in the background
         self._decided_ms: Millis | None = None
         self._of_origin: Counter[BrokerId] = Counter()  # how many flows each has
 
@@ -139,10 +139,10 @@ class Decider:
 
     def on_load(self, load: Load, *, now_ms: Millis) -> None:
         """Take a believed load from the agent of a broker."""
-        before = self._heard.get(load.broker)
+        before = self._loads.get(load.broker)
         if before is not None and before[0].epoch == load.epoch and before[0].at_ms == load.at_ms:
             return  # a copy
-        self._heard[load.broker] = load, now_ms
+        self._loads[load.broker] = load, now_ms
         self._backlogs.take(load)
         self._new.add(load.broker)
         keys: set[FlowKey] = set()
@@ -160,11 +160,11 @@ class Decider:
         return self._of_origin[key[0]] <= FLOWS_OF_ONE_MAX
 
     @staticmethod
-    def _take(flow: _Flow, told: FlowLoad, origin: BrokerId, now_ms: Millis) -> None:
-        flow.newest = min(told.rate, RATE_MAX)
-        flow.rate.add(flow.newest, min(told.error, RATE_MAX))
-        flow.destinations = tuple(sorted({*told.destinations} - {origin}))
-        flow.planned, flow.heard_ms = told.planned, now_ms
+    def _take(flow: _Flow, load: FlowLoad, origin: BrokerId, now_ms: Millis) -> None:
+        flow.newest = min(load.rate, RATE_MAX)
+        flow.rate.add(flow.newest, min(load.error, RATE_MAX))
+        flow.destinations = tuple(sorted({*load.destinations} - {origin}))
+        flow.planned, flow.heard_ms = load.planned, now_ms
 
     def adopt(self, trees: Iterable[Tree], *, now_ms: Millis) -> None:
         """Take over the trees of the steerer before us."""
@@ -196,7 +196,7 @@ class Decider:
 
     def names(self) -> dict[BrokerId, str]:
         """Operators' names of brokers, where there are any."""
-        return {broker: load.name for broker, (load, _) in self._heard.items() if load.name}
+        return {broker: load.name for broker, (load, _) in self._loads.items() if load.name}
 
     @property
     def flows(self) -> int:
@@ -212,7 +212,7 @@ class Decider:
         if away:  # agents only seem silent because we did not receive
             return Decision(self.trees, why="we were away and listen first")
         self._forget(now_ms)
-        loads = [load for load, _ in self._heard.values()]
+        loads = [load for load, _ in self._loads.values()]
         self._draining = self._backlogs.draining(loads)
         self._narrowest = narrowest_learnt(loads)
         network = self._network = self._network_of(loads)
@@ -248,8 +248,8 @@ class Decider:
         self._decided_ms = now_ms
 
     def _forget(self, now_ms: Millis) -> None:
-        loads, flows = self._heard.items(), self._flows.items()
-        self._heard = {at: entry for at, entry in loads if now_ms - entry[1] <= FRESH_MS}
+        loads, flows = self._loads.items(), self._flows.items()
+        self._loads = {at: entry for at, entry in loads if now_ms - entry[1] <= FRESH_MS}
         self._flows = {at: flow for at, flow in flows if now_ms - flow.heard_ms <= FLOW_KEPT_MS}
         self._of_origin = Counter(origin for origin, _ in self._flows)
 
@@ -263,7 +263,7 @@ class Decider:
         return network
 
     def _drop_broken(self, network: Network) -> list[Move]:
-        """Return flows whose tree can no longer be used to their ordinary way."""
+        """Return flows to their ordinary way if their tree can no longer be used."""
         moves = []
         for (origin, filters), flow in sorted(self._flows.items()):
             if flow.tree is None:
@@ -291,7 +291,7 @@ class Decider:
         if sampling:
             if settled and self._new:
                 self._sample_background(network, newest)
-                self._jams.sample(network, capacity, self._told(network, newest))
+                self._jams.sample(network, capacity, self._reported_load(network, newest))
             self._new.clear()
         for ends, estimate in self._background.items():
             if (link := network.at.get(ends)) is not None:
@@ -313,8 +313,8 @@ class Decider:
         return network.way(key[0], flow.destinations)
 
     def _sample_background(self, network: Network, by_flows: FloatArray) -> None:
-        for broker in sorted(self._new & self._heard.keys()):
-            for link_load in self._heard[broker][0].links:
+        for broker in sorted(self._new & self._loads.keys()):
+            for link_load in self._loads[broker][0].links:
                 ends = broker, link_load.neighbour
                 if (link := network.at.get(ends)) is not None:
                     rest = min(link_load.rate, RATE_MAX) - float(by_flows[link])
@@ -323,10 +323,10 @@ class Decider:
                         rest = max(estimate.value, rest - self._draining)
                     estimate.add(rest)
 
-    def _told(self, network: Network, by_flows: FloatArray) -> FloatArray:
+    def _reported_load(self, network: Network, by_flows: FloatArray) -> FloatArray:
         """The newest load of links: the sending broker's report, or that of the flows on them."""
         newest = by_flows.copy()
-        for load, _ in self._heard.values():
+        for load, _ in self._loads.values():
             for link_load in load.links:
                 if (link := network.at.get((load.broker, link_load.neighbour))) is not None:
                     newest[link] = max(newest[link], link_load.rate - self._draining)
@@ -494,7 +494,7 @@ class Decider:
         manner, load = self.manner, now.load.copy()
         cost = max(self._cost(now), 1e-9)
         moves = []
-        for key, flow in sorted(self._flows.items(), key=lambda each: each[1].rate.value):
+        for key, flow in sorted(self._flows.items(), key=lambda item: item[1].rate.value):
             if flow.tree is None:
                 continue
             rate, way = flow.rate.value, list(now.ways[key])

@@ -37,13 +37,13 @@ class Estimate:
 
     def __init__(self) -> None:
         self.value = self.error = 0.0
-        self._told: deque[tuple[float, float]] = deque(maxlen=SAMPLES_MAX)
+        self._kept: deque[tuple[float, float]] = deque(maxlen=SAMPLES_MAX)
         self._settling = 0  # how many more samples may belong to the change itself
 
     @property
     def samples(self) -> int:
         """How many samples the value uses."""
-        return len(self._told)
+        return len(self._kept)
 
     @property
     def changing(self) -> bool:
@@ -52,20 +52,20 @@ class Estimate:
 
     def add(self, rate: float, error: float = 0.0) -> None:
         """Take a sample and its standard error, as the agent estimated it."""
-        self._told.append((rate, error))
+        self._kept.append((rate, error))
         if self._settling:  # drop samples from the change itself
             self._settling -= 1
-            self._told.popleft()
-        elif len(self._told) >= 2 * RECENT and self._changed():
-            self._told = deque(list(self._told)[-RECENT:], maxlen=SAMPLES_MAX)
+            self._kept.popleft()
+        elif len(self._kept) >= 2 * RECENT and self._changed():
+            self._kept = deque(list(self._kept)[-RECENT:], maxlen=SAMPLES_MAX)
             self._settling = RECENT
-        rates = [number for number, _ in self._told]
+        rates = [number for number, _ in self._kept]
         self.value = median(rates)
-        spread = max(_spread(rates), median(number for _, number in self._told))
+        spread = max(_spread(rates), median(number for _, number in self._kept))
         self.error = _MEDIAN_ERROR * spread / sqrt(len(rates))
 
     def _changed(self) -> bool:
-        samples = list(self._told)
+        samples = list(self._kept)
         before = [rate for rate, _ in samples[:-RECENT]]
         recent = [rate for rate, _ in samples[-RECENT:]]
         spread = max(_spread(before), median(error for _, error in samples))

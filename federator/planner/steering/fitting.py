@@ -89,7 +89,7 @@ class Problem:
     Attributes:
         room: The room of each link for the wishes at a fill of 1, bit/s; infinite: unbounded.
         capacity: The capacity of each link, in the same unit.
-        guessed: Links whose capacity is a guess; ``None``: none.
+        guessed: Links with a guessed capacity; ``None``: none.
     """
 
     network: Network
@@ -142,13 +142,13 @@ def fit(problem: Problem, *, threshold: float, seed: int, watch: Watch) -> Fit:
     empty = threshold - BELOW_THRESHOLD
     tight = _solved(problem.instance(FILL_MAX), seed, within(watch, TIGHT_SHARE))
     chosen, fill = tight, FILL_MAX
-    emptier = [] if tight.unmet else [each for each in (empty, ROOMY) if each < FILL_MAX]
-    for each in emptier:
+    emptier = [] if tight.unmet else [share for share in (empty, ROOMY) if share < FILL_MAX]
+    for filled in emptier:
         if watch.over():
             break
-        roomy = _solved(problem.instance(each), seed, within(watch, TIGHT_SHARE))
-        if not roomy.unmet and (each == ROOMY or roomy.cost <= (1 + DEARER_MAX) * tight.cost):
-            chosen, fill = roomy, each
+        roomy = _solved(problem.instance(filled), seed, within(watch, TIGHT_SHARE))
+        if not roomy.unmet and (filled == ROOMY or roomy.cost <= (1 + DEARER_MAX) * tight.cost):
+            chosen, fill = roomy, filled
             break
     # Flows that do not fit are placed all the same, so no way may cost more than the penalty.
     instance = replace(problem.instance(fill), unmet_penalty=_DEARER_THAN_ANY)
@@ -157,7 +157,7 @@ def fit(problem: Problem, *, threshold: float, seed: int, watch: Watch) -> Fit:
     left_out = _place_the_rest(problem, instance, bench, chosen)
     _leave_what_can_stay(problem, instance, bench)
     arcs = np.flatnonzero(problem.network.open)
-    ways = tuple(tuple(sorted(arcs[each].tolist())) for each in bench.arcs)
+    ways = tuple(tuple(sorted(arcs[way].tolist())) for way in bench.arcs)
     cost = inf if left_out else account(instance, bench.routing()).path_cost
     return Fit(ways, chosen.method, cost, tight.lower_bound, left_out)
 

@@ -44,7 +44,7 @@ class Present:
     ways: Mapping[FlowKey, tuple[int, ...]]
     load: FloatArray
     error: FloatArray  # standard error of ``load``
-    changing: FloatArray  # the part of ``load`` of flows whose rate has just changed
+    changing: FloatArray  # the part of ``load`` of flows with a rate that has just changed
 
     def shares(self, load: FloatArray) -> dict[Ends, float]:
         """Load over capacity, where that is known."""
@@ -57,7 +57,7 @@ class Present:
         return any(sure.get(ends, 0.0) > limit for ends in links)
 
     def doubtful(self, links: Iterable[Ends]) -> list[Ends]:
-        """Those of ``links`` whose load is uncertain because rates there have changed."""
+        """Those of ``links`` with an uncertain load, because rates there have changed."""
         doubt = DOUBT * self.error > UNKNOWN * self.capacity
         unknown = doubt & (self.changing > 0)
         return [ends for ends in links if unknown[self.network.at[ends]]]

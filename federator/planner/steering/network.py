@@ -96,8 +96,8 @@ class Network:
 def network_of(loads: Iterable[Load]) -> Network:
     """The network that agents report. Trees use only links between two of them that no rule closes.
 
-    A broker whose agent reports nothing may still forward on ordinary ways; we assume that its
-    links are like those towards it.
+    A broker without a reporting agent may still forward on ordinary ways; we assume that its links
+    are like those towards it.
     """
     links: dict[Ends, Link] = {}
     by_broker = {load.broker: load for load in loads}
@@ -124,5 +124,5 @@ def capacities_of(loads: Iterable[Load], network: Network) -> FloatArray:
 
 def narrowest_learnt(loads: Iterable[Load]) -> float:
     """The least learnt capacity, bit/s; infinite without any."""
-    learnt = [each.capacity for load in loads for each in load.links if each.learnt]
-    return min((each for each in learnt if each), default=inf)
+    learnt = [link.capacity for load in loads for link in load.links if link.learnt]
+    return min((capacity for capacity in learnt if capacity), default=inf)

@@ -1,6 +1,6 @@
 """Which broker is preferred as a core, from agents' reports of their meshes; see ``placement``.
 
-A mesh's core is the first, in the order of priorities, of the brokers whose clients want its
+A mesh's core is the first, in the order of priorities, of the brokers with clients that want its
 filter. Publications travel to it and from it to every member, so it costs messages times the costs
 of the links between. One order serves all meshes. It changes only if that saves more than a margin,
 and not again for a while; it returns to the configured one when that would have been as good for
@@ -71,7 +71,7 @@ class Placing:
     Attributes:
         priorities: Of brokers as cores.
         asked: The filters to ask agents about.
-        moves: Meshes whose core changes, heaviest first.
+        moves: Meshes with a new core, heaviest first.
         changed: Whether ``priorities`` changed.
         why: A text: why something moves or nothing does.
         cost: Messages times costs of links per second.
@@ -90,25 +90,25 @@ class Placing:
 
 
 @dataclass(slots=True)
-class _Wish:
+class _Interest:
     """Whether a broker's clients want a filter; changes after ``RECENT`` reports in a row."""
 
     wanted: bool
     against: int = 0
 
-    def add(self, told: bool) -> None:
-        self.against = 0 if told == self.wanted else self.against + 1
+    def add(self, wanted: bool) -> None:
+        self.against = 0 if wanted == self.wanted else self.against + 1
         if self.against >= RECENT:
-            self.wanted, self.against = told, 0
+            self.wanted, self.against = wanted, 0
 
 
 @dataclass(slots=True)
-class _Told:
+class _Report:
     load: Load
     came_ms: Millis
     newest: dict[str, float] = field(default_factory=dict)  # publications per second, by filter
     rates: dict[str, Estimate] = field(default_factory=dict)  # of filters asked about
-    wishes: dict[str, _Wish] = field(default_factory=dict)
+    wishes: dict[str, _Interest] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,8 +127,8 @@ class CorePlacer:
     def __init__(self, manner: Manner | None = None) -> None:
         self.manner = manner or Manner()
         self.priorities: Order = {}
-        self._told: dict[BrokerId, _Told] = {}
-        self._asked: dict[str, int] = {}  # the first plan with each
+        self._reports: dict[BrokerId, _Report] = {}
+        self._queried: dict[str, int] = {}  # the first plan with each
         self._moved_ms: Millis | None = None
         self._before: tuple[Order, Millis | None] = {}, None
         self._tried: tuple[Millis, float] | None = None
@@ -142,10 +142,10 @@ class CorePlacer:
 
     def ask(self, filters: Iterable[str], *, number: int) -> None:
         """Note that plans from ``number`` on ask about exactly these filters."""
-        self._asked = {filter_: self._asked.get(filter_, number) for filter_ in filters}
-        for state in self._told.values():
-            state.wishes = {f: wish for f, wish in state.wishes.items() if f in self._asked}
-            state.rates = {f: rate for f, rate in state.rates.items() if f in self._asked}
+        self._queried = {filter_: self._queried.get(filter_, number) for filter_ in filters}
+        for state in self._reports.values():
+            state.wishes = {f: wish for f, wish in state.wishes.items() if f in self._queried}
+            state.rates = {f: rate for f, rate in state.rates.items() if f in self._queried}
 
     def take_back(self) -> None:
         """Forget the last decision: it is not published."""
@@ -155,27 +155,29 @@ class CorePlacer:
         """Take a believed load. ``is_ours``: it answers our plan."""
         if load.meshes is None or not is_ours:
             return
-        state = self._told.get(load.broker)
+        state = self._reports.get(load.broker)
         if state is None:
-            state = self._told[load.broker] = _Told(load, now_ms)
+            state = self._reports[load.broker] = _Report(load, now_ms)
         elif (state.load.epoch, state.load.at_ms) == (load.epoch, load.at_ms):
             return  # a copy
         state.load, state.came_ms = load, now_ms
         state.newest = _by_filter(load.meshes.flows)
-        for filter_ in self._asked:
+        for filter_ in self._queried:
             _take_rate(state, filter_)
         filters = frozenset(load.meshes.wanted)
-        for filter_, since in self._asked.items():
+        for filter_, since in self._queried.items():
             if load.number >= since:
-                state.wishes.setdefault(filter_, _Wish(filter_ in filters)).add(filter_ in filters)
+                state.wishes.setdefault(filter_, _Interest(filter_ in filters)).add(
+                    filter_ in filters
+                )
 
     def decide(self, *, now_ms: Millis, watch: Watch = UNWATCHED) -> Placing:
         """Decide what holds from now on; the search ends when ``watch`` says so."""
         self._before = self.priorities, self._moved_ms
-        self._told = {b: t for b, t in self._told.items() if now_ms - t.came_ms <= KEPT_MS}
-        silent = [b for b, state in self._told.items() if now_ms - state.came_ms > FRESH_MS]
+        self._reports = {b: t for b, t in self._reports.items() if now_ms - t.came_ms <= KEPT_MS}
+        silent = [b for b, state in self._reports.items() if now_ms - state.came_ms > FRESH_MS]
         asked = self._worth_asking()
-        followers = {b for b, state in self._told.items() if state.load.placed}
+        followers = {b for b, state in self._reports.items() if state.load.placed}
         if not followers:
             why = 'no agent has mesh.core = "placed"'
             return Placing(self.priorities, asked, why=why)
@@ -198,14 +200,14 @@ class CorePlacer:
     def _worth_asking(self) -> tuple[str, ...]:
         """The filters of the heaviest flows, ascending; those asked about now stay if they can."""
         rates: dict[str, float] = {}
-        for state in self._told.values():
+        for state in self._reports.values():
             for filter_, newest in state.newest.items():
                 rates[filter_] = rates.get(filter_, 0.0) + newest
             for filter_, rate in state.rates.items():
                 more = rate.value - state.newest.get(filter_, 0.0)
                 rates[filter_] = rates.get(filter_, 0.0) + max(0.0, more)
         ranked = sorted(
-            rates, key=lambda f: (-rates[f] * (ASKED_WEIGHT if f in self._asked else 1.0), f)
+            rates, key=lambda f: (-rates[f] * (ASKED_WEIGHT if f in self._queried else 1.0), f)
         )
         asked: list[str] = []
         room = ASKED_CHARS_MAX
@@ -217,8 +219,8 @@ class CorePlacer:
 
     def _problem(self) -> _Problem | None:
         """The problem; ``None`` if some distance between brokers is unknown."""
-        ids = sorted(self._told)
-        network = network_of(state.load for state in self._told.values())
+        ids = sorted(self._reports)
+        network = network_of(state.load for state in self._reports.values())
         if len(ids) > 1 and not set(ids) <= network.node.keys():
             return None
         far = np.zeros((len(ids), len(ids)))
@@ -226,19 +228,19 @@ class CorePlacer:
             costs = np.maximum(network.cost, 1e-9)  # 0 would mean no link
             size = len(network.brokers)
             links = csr_matrix((costs, (network.tail, network.head)), shape=(size, size))
-            nodes = [network.node[each] for each in ids]
+            nodes = [network.node[id] for id in ids]
             far = dijkstra(links, indices=nodes)[:, nodes]
         if not np.isfinite(far).all():
             return None
         filters, rates, rows = [], [], []
-        for each in sorted(self._asked):
-            wishes = [self._told[b].wishes.get(each) for b in ids]
+        for filter_ in sorted(self._queried):
+            wishes = [self._reports[b].wishes.get(filter_) for b in ids]
             if None in wishes:
                 continue  # not all have answered
             member = np.array([wish is not None and wish.wanted for wish in wishes])
-            published = np.array([_published(self._told[b], each) for b in ids])
+            published = np.array([_published(self._reports[b], filter_) for b in ids])
             if member.any() and published.any():
-                filters.append(each)
+                filters.append(filter_)
                 rates.append(float(published.sum()))
                 rows.append(costs_of(far, member, published))
         matrix = np.stack(rows) if rows else np.zeros((0, len(ids)))
@@ -249,9 +251,9 @@ class CorePlacer:
 
         def rank(at: int) -> tuple[int, BrokerId]:
             id = problem.ids[at]
-            meshes = self._told[id].load.meshes
+            meshes = self._reports[id].load.meshes
             own = meshes.priority if meshes is not None else 0
-            follows = self._told[id].load.placed
+            follows = self._reports[id].load.placed
             return (placed.get(id, own) if follows else own), id
 
         return np.array(sorted(range(len(problem.ids)), key=rank), dtype=np.intp)
@@ -344,21 +346,21 @@ def _by_filter(flows: Iterable[MeshFlow]) -> dict[str, float]:
     return rates
 
 
-def _take_rate(told: _Told, filter: str) -> None:
+def _take_rate(report: _Report, filter: str) -> None:
     """Add a sample of the rate on ``filter``: zero if it is no longer reported."""
-    newest = told.newest.get(filter, 0.0)
-    rate = told.rates.get(filter)
+    newest = report.newest.get(filter, 0.0)
+    rate = report.rates.get(filter)
     if rate is None:
         if not newest:
             return
-        rate = told.rates[filter] = Estimate()
+        rate = report.rates[filter] = Estimate()
         for _ in range(RECENT):
             rate.add(0.0)
     rate.add(newest)
     if not newest and not rate.value:
-        del told.rates[filter]
+        del report.rates[filter]
 
 
-def _published(told: _Told, filter: str) -> float:
-    rate = told.rates.get(filter)
+def _published(report: _Report, filter: str) -> float:
+    rate = report.rates.get(filter)
     return 0.0 if rate is None else rate.value

@@ -82,7 +82,7 @@ class Situation(msgspec.Struct, frozen=True):
     fit: frozenset[BrokerId]  # brokers that may step in
     # Brokers that may stay substitutes: also those missed for a moment.
     serving: frozenset[BrokerId]
-    leaving: frozenset[BrokerId]  # brokers whose clients must move: gone or draining
+    leaving: frozenset[BrokerId]  # brokers that clients must leave: gone or draining
 
 
 @dataclass(slots=True)

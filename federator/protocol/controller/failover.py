@@ -259,19 +259,19 @@ class Failover:
         """
         duties = self.duties
         for id in sorted({id for _, k in self.presence if k.present for id in k.record.missed}):
-            self._hear_of(id, now_ms)
+            self._note_presence(id, now_ms)
         statement = self.standing.of(self.controller)
         if statement.claim is not None:
             self._outdated = False
             for plan in statement.plans:
                 duties.plans[plan.broker] = plan.substitutes
             for made in statement.takeovers:
-                self._hear_of(made.broker, now_ms)
+                self._note_presence(made.broker, now_ms)
                 if self._leaving(made.broker):
                     duties.takeovers[made.broker] = made
         claimed: dict[BrokerId, TakeoverRecord] = {}
         for made in self.standing.claims(besides=self.controller if statement.claim else None):
-            self._hear_of(made.broker, now_ms)
+            self._note_presence(made.broker, now_ms)
             if self._leaving(made.broker) and not self._leaving(made.substitute):
                 claimed.setdefault(made.broker, made)
         first, then = duties.takeovers, claimed
@@ -282,7 +282,7 @@ class Failover:
             if not self._leaving(broker) or self._is_past(made.substitute):
                 del duties.takeovers[broker]
 
-    def _hear_of(self, broker: BrokerId, now_ms: Millis) -> None:
+    def _note_presence(self, broker: BrokerId, now_ms: Millis) -> None:
         if broker != self._links.self_id:
             self.presence.hear_of(broker, now_ms=now_ms)
 

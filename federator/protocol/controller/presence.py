@@ -2,7 +2,7 @@
 
 A broker is present while it is announced: its record comes with its numbered announcements, and
 goes when the last path to it does, or when it was silent for longer than its lifetime
-(docs/protocol.md 6). That is the heartbeat. A broker whose record went is **missed**; after
+(docs/protocol.md 6). That is the heartbeat. A broker without its record is **missed**; after
 ``gone_after_ms`` it is **gone**. If only the agent died, neighbours still hold connections to the
 broker and report it (*orphans*); such a broker serves its clients, and counts as gone only after
 ``orphan_after_ms``: a restart of an agent should move no client.
@@ -103,7 +103,7 @@ class BrokerPresence:
 
     def come(self, id: BrokerId, record: BrokerRecord) -> bool:
         """Note that ``record`` is announced; return whether the broker was not present before."""
-        broker = self._known(id)
+        broker = self._record_of(id)
         if broker is None:
             return False
         came = not broker.present
@@ -132,7 +132,7 @@ class BrokerPresence:
     def hear_of(self, id: BrokerId, *, now_ms: Millis) -> None:
         """Miss ``id`` from now on if it is unknown: another broker reports that it is gone."""
         if id not in self.known:
-            broker = self._known(id)
+            broker = self._record_of(id)
             if broker is not None:
                 self._miss(id, broker, now_ms)
 
@@ -168,11 +168,11 @@ class BrokerPresence:
             self._timers.set(("forget", id), Millis(now_ms + self._parameters.forget_ms))
         return forgotten
 
-    def _miss(self, id: BrokerId, known: Known, now_ms: Millis) -> None:
-        known.missed_at_ms = now_ms
+    def _miss(self, id: BrokerId, presence: Known, now_ms: Millis) -> None:
+        presence.missed_at_ms = now_ms
         self._timers.set(("gone", id), Millis(now_ms + self._parameters.gone_after_ms))
 
-    def _known(self, id: BrokerId) -> Known | None:
+    def _record_of(self, id: BrokerId) -> Known | None:
         broker = self.known.get(id)
         if broker is None and len(self.known) < self._parameters.brokers_max:
             broker = self.known[id] = Known()

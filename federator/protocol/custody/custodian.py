@@ -98,7 +98,7 @@ class Custodian:
     Attributes:
         owed: Filters that stay wanted although no broker in reach wants them.
         judge: Checks the proofs of arriving frames; ``None`` where frames are not proven.
-        paused: Origins whose frames are ignored.
+        paused: Origins with ignored frames.
         due_ms: When ``on_time`` has something to do, or earlier.
     """
 
@@ -123,7 +123,7 @@ class Custodian:
         self.judge: FrameJudge | None = None
         if self.notary.proves:
             check, tell, counters = self.notary.check, self.outlet.tell, self.outgoing.counters
-            self.judge = FrameJudge(check, self._ask_word, tell, counters)
+            self.judge = FrameJudge(check, self._request_proof, tell, counters)
         self.due_ms: Millis | None = None
         self.paused: set[BrokerId] = set()
         self._shared: frozenset[str] = frozenset()
@@ -316,7 +316,7 @@ class Custodian:
             for retrieval in self.destination.retrievals:
                 retrieval.receiver.answered(frame.origin, now_ms=now.ms)
 
-    def _ask_word(self, frame: Frame, now: Now) -> None:
+    def _request_proof(self, frame: Frame, now: Now) -> None:
         """Ask the origin for its word, the way that ``frame``, which may be forged, came."""
         self._ways.heard(frame.origin, frame.sender, now.ms)
         about_no_chain, nothing = bytes(KEY_BYTES), Doubted(0, frame.sender)

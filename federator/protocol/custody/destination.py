@@ -71,7 +71,7 @@ class Recall:
         # The number at which the recall of each chain ends.
         self._until: dict[tuple[BrokerId, bytes], int] = {}
         # (last number asked after, how often), by chain.
-        self._asked: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}
+        self._requests: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}
         self._given_up_ms = Millis(0)
 
     def __len__(self) -> int:
@@ -122,7 +122,7 @@ class Recall:
     def asks(self, now_ms: Millis) -> list[Ask]:
         if self._until and now_ms >= self._given_up_ms:
             self._until.clear()
-            self._asked.clear()
+            self._requests.clear()
             for key in list(self.receiver.since_us):
                 self.receiver.unwant(key)
         asks = self.receiver.asks(now_ms)
@@ -130,15 +130,15 @@ class Recall:
         for ask in asks:
             for chain in ask.chains:
                 at = (ask.origin, chain.key)
-                after, times = self._asked.get(at, (-1, 0))
-                self._asked[at] = (chain.after, times + 1 if after == chain.after else 1)
-                if self._asked[at][1] > ASKED_IN_VAIN_MAX and at in answered:
+                after, times = self._requests.get(at, (-1, 0))
+                self._requests[at] = (chain.after, times + 1 if after == chain.after else 1)
+                if self._requests[at][1] > ASKED_IN_VAIN_MAX and at in answered:
                     self._end(*at)
         return asks
 
     def _end(self, origin: BrokerId, key: bytes) -> None:
         self._until.pop((origin, key), None)
-        self._asked.pop((origin, key), None)
+        self._requests.pop((origin, key), None)
         self.receiver.leave(origin, key)
         if all(key != other for _, other in self._until):
             self.receiver.unwant(key)
@@ -170,17 +170,17 @@ class Destination:
         self._marker: int | None = None
         self._refused = False  # a foreign marker was refused
         self._up_ms: Millis | None = None
-        self._marked = 0  # the last entry whose marker our broker is known to have
+        self._marked = 0  # the last entry with a marker that our broker is known to have
         # Counts changes of what our clients want, and of positions that the journal does not know.
         self._wants = self._saved_wants = 0
         self._due: list[Placed] = []
         self._again: list[Placed] = []  # recalled frames, which need no journal entry
         self.lies: Counter[BrokerId] = Counter()
-        self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=64)
+        self._complaints: RateLimiter[BrokerId] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=64)
         self._recent: Recent[int, None] = Recent(RECENT_MAX)
         # (origin, number) of frames delivered during a recall.
         self._given: set[tuple[BrokerId, int]] = set()
-        self._left: set[BrokerId] = set()  # origins whose positions on disk are void
+        self._left: set[BrokerId] = set()  # origins with void positions on disk
 
     def want(self, key: bytes, now: Now) -> None:
         """Our clients subscribe to the filter with ``key``."""
@@ -227,7 +227,7 @@ class Destination:
         self._wants += 1
 
     def end_retrievals(self, now_ms: Millis) -> None:
-        """Drop retrievals whose time is over."""
+        """Drop retrievals after their time limit."""
         self.retrievals = [retrieval for retrieval in self.retrievals if now_ms < retrieval.ends_ms]
 
     def on_local_up(self, now_ms: Millis) -> None:
@@ -280,11 +280,11 @@ class Destination:
         """Handle the origin's answer to our doubts."""
         for lie in self.receiver.on_word(_placed(frame, range(frame.k)), now):
             self._wants += 1  # the positions on disk are wrong: write them anew
-            self._tell_lie(frame.origin, lie, now)
+            self._log_forgery(frame.origin, lie, now)
 
-    def _tell_lie(self, origin: BrokerId, lie: Doubted, now: Now) -> None:
+    def _log_forgery(self, origin: BrokerId, lie: Doubted, now: Now) -> None:
         self.lies[lie.brought_by] += 1
-        if self._said.allow(lie.brought_by, now.ms):
+        if self._complaints.allow(lie.brought_by, now.ms):
             details: dict[str, int | str] = {"origin": origin, "so_far": self.lies[lie.brought_by]}
             if lie.brought_by != NOBODY:
                 details["neighbour"] = lie.brought_by

@@ -164,9 +164,9 @@ class Followed:
     def positions(self) -> Positions:
         """How far each chain was delivered."""
         return {
-            (origin, key): (known.epoch, chain.last, *chain.undo)
-            for origin, known in self._origins.items()
-            for key, chain in known.chains.items()
+            (origin, key): (followed.epoch, chain.last, *chain.undo)
+            for origin, followed in self._origins.items()
+            for key, chain in followed.chains.items()
             if chain.last is not None
         }
 
@@ -198,12 +198,12 @@ class Followed:
         state.chains[key] = chain
         return state
 
-    def _leave(self, known: OriginState, key: bytes) -> Chain | None:
-        chain = known.chains.pop(key, None)
+    def _leave(self, state: OriginState, key: bytes) -> Chain | None:
+        chain = state.chains.pop(key, None)
         if chain is not None:
             self._chains -= 1
-            known.gaps.pop(key, None)
-            self._drop_held(known, key)
+            state.gaps.pop(key, None)
+            self._drop_held(state, key)
         return chain
 
     def _begin_epoch(
@@ -232,57 +232,57 @@ class Followed:
         self._forget(self._origins[next(reversed(self._brought[most]))])
         return True
 
-    def _forget(self, known: OriginState) -> None:
-        self._chains -= len(known.chains)
-        self.held_bytes -= sum(len(held.frame.body) for held in known.held.values())
-        self._timers.clear(known.id)
-        del self._origins[known.id]
-        brought = self._brought[known.begun_by]
-        del brought[known.id]
+    def _forget(self, state: OriginState) -> None:
+        self._chains -= len(state.chains)
+        self.held_bytes -= sum(len(held.frame.body) for held in state.held.values())
+        self._timers.clear(state.id)
+        del self._origins[state.id]
+        brought = self._brought[state.begun_by]
+        del brought[state.id]
         if not brought:
-            del self._brought[known.begun_by]
+            del self._brought[state.begun_by]
 
     def _look_for_gap(
-        self, known: OriginState, key: bytes, now_ms: Millis, *, first_ask_ms: int = FIRST_ASK_MS
+        self, state: OriginState, key: bytes, now_ms: Millis, *, first_ask_ms: int = FIRST_ASK_MS
     ) -> None:
-        chain = known.chains.get(key)
+        chain = state.chains.get(key)
         if chain is None or not (chain.last is None or chain.last < chain.target):
             return
-        if not known.gaps:
-            known.gaps_since_ms = now_ms
-            known.retry_ms, known.asked = RETRY_MIN_MS, False
-        if not known.asked:
+        if not state.gaps:
+            state.gaps_since_ms = now_ms
+            state.retry_ms, state.asked = RETRY_MIN_MS, False
+        if not state.asked:
             soon_ms = first_ask_ms if chain.last is not None else 0
-            self._timers.set_sooner(known.id, Millis(now_ms + soon_ms))
-        elif key not in known.gaps:
-            self._timers.set_sooner(known.id, Millis(now_ms + RETRY_MIN_MS))
-        known.gaps[key] = None
+            self._timers.set_sooner(state.id, Millis(now_ms + soon_ms))
+        elif key not in state.gaps:
+            self._timers.set_sooner(state.id, Millis(now_ms + RETRY_MIN_MS))
+        state.gaps[key] = None
 
-    def _close_gap(self, known: OriginState, key: bytes) -> None:
-        chain = known.chains.get(key)
+    def _close_gap(self, state: OriginState, key: bytes) -> None:
+        chain = state.chains.get(key)
         if chain is None or (chain.last is not None and chain.last >= chain.target):
-            known.gaps.pop(key, None)
-            if not known.gaps:
-                self._timers.clear(known.id)
+            state.gaps.pop(key, None)
+            if not state.gaps:
+                self._timers.clear(state.id)
 
-    def _hold(self, known: OriginState, placed: Placed) -> None:
+    def _hold(self, state: OriginState, placed: Placed) -> None:
         seq, size = placed.frame.seq, len(placed.frame.body)
-        full = self.held_bytes + size > self.held_bytes_max or len(known.held) >= HELD_MAX
-        if seq in known.held or full:
+        full = self.held_bytes + size > self.held_bytes_max or len(state.held) >= HELD_MAX
+        if seq in state.held or full:
             return
         self.held_bytes += size
-        known.held[seq] = placed
+        state.held[seq] = placed
         for link in placed.links:
-            known.waiting[link] = seq
+            state.waiting[link] = seq
 
-    def _unhold(self, known: OriginState, seq: int) -> None:
-        held = known.held.pop(seq, None)
+    def _unhold(self, state: OriginState, seq: int) -> None:
+        held = state.held.pop(seq, None)
         if held is not None:
             self.held_bytes -= len(held.frame.body)
             for link in held.links:
-                if known.waiting.get(link) == seq:
-                    del known.waiting[link]
+                if state.waiting.get(link) == seq:
+                    del state.waiting[link]
 
-    def _drop_held(self, known: OriginState, key: bytes) -> None:
-        for seq in [s for s, held in known.held.items() if any(k == key for k, _ in held.links)]:
-            self._unhold(known, seq)
+    def _drop_held(self, state: OriginState, key: bytes) -> None:
+        for seq in [s for s, held in state.held.items() if any(k == key for k, _ in held.links)]:
+            self._unhold(state, seq)

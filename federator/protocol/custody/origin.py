@@ -80,7 +80,7 @@ class Tails:
         self._hastened_ms: dict[bytes, Millis] = {}
 
     def __iter__(self) -> Iterator[bytes]:
-        """The chains whose heads are repeated."""
+        """The chains with repeated heads."""
         return iter(self._heads)
 
     def made(self, key: bytes, seq: int, now_ms: Millis) -> None:
@@ -215,7 +215,7 @@ class Origin:
         self.log = self.disk.log
         self.tails = Tails(keep_ms=self.disk.keep_s * 1_000)
         self._checker = RunChecker()
-        self._asked: Lately[BrokerId, int] = Lately(ASKING_MAX, kept_ms=ASKED_MS)
+        self._requested_since: Lately[BrokerId, int] = Lately(ASKING_MAX, kept_ms=ASKED_MS)
 
     def resume(self, now_ms: Millis) -> None:
         """Repeat the heads of the chains of an earlier run, too."""
@@ -274,16 +274,16 @@ class Origin:
         first, *rest = reversed(request.path)
         since_us = self.repeated_since_us(first, now.ms)
         if since_us:  # the neighbour still asks
-            self._asked.put(first, since_us, now.ms)
+            self._requested_since.put(first, since_us, now.ms)
         if request.asked_us:
-            self._give_word(request, first, tuple(rest), now)
+            self._vouch(request, first, tuple(rest), now)
             return
         if request.epoch != self.log.epoch:
             return
         repairs = answer(self.log, request.chains)
         made_us = min((r.frame.time_us for r in repairs if r.frame is not None), default=0)
         if made_us:
-            self._asked.put(first, min(made_us, since_us or made_us), now.ms)
+            self._requested_since.put(first, min(made_us, since_us or made_us), now.ms)
         for index, repair in enumerate(repairs, 1):
             flags = CUSTODY_FLAG | REPAIR_FLAG
             if repair.frame is not None:
@@ -303,20 +303,20 @@ class Origin:
 
     def repeated_since_us(self, neighbour: BrokerId, now_ms: Millis) -> int:
         """When the oldest frame was made that ``neighbour`` requested lately; 0: none."""
-        return self._asked.get(neighbour, now_ms) or 0
+        return self._requested_since.get(neighbour, now_ms) or 0
 
-    def _give_word(
+    def _vouch(
         self, request: RepairRequest, first: BrokerId, route: tuple[BrokerId, ...], now: Now
     ) -> None:
         """Answer which of the numbers that ``request`` doubts exist, and which came before them."""
         doubted = dict(sorted((chain.key, chain.after) for chain in request.chains))
         epoch, top = Epoch(self.log.epoch), self.log.next_seq - 1
         flags = CUSTODY_FLAG | REPAIR_FLAG | WORD_FLAG
-        word = self.own.label(flags, epoch, top, now.us, 0, b"".join(doubted), b"")
-        word.chain = chain_bytes([self.log.last(key, upto) for key, upto in doubted.items()])
-        self.notary.sign(word, request.path[0], request.asked_us)
-        word.route = route
-        self.outgoing.send_repair(first, word, now_ms=now.ms)
+        frame = self.own.label(flags, epoch, top, now.us, 0, b"".join(doubted), b"")
+        frame.chain = chain_bytes([self.log.last(key, upto) for key, upto in doubted.items()])
+        self.notary.sign(frame, request.path[0], request.asked_us)
+        frame.route = route
+        self.outgoing.send_repair(first, frame, now_ms=now.ms)
 
     def made_since(self, keys: Sequence[bytes], since_us: int) -> list[int]:
         """Numbers of our own frames on ``keys`` since ``since_us``, ascending and bounded."""

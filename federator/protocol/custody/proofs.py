@@ -84,24 +84,24 @@ class FrameJudge:
         counters: DataCounters,
     ) -> None:
         self._check = check
-        self._ask = ask
-        self._tell = tell
+        self._request = ask
+        self._report = tell
         self._counters = counters
-        self._told: Recent[BrokerId, tuple[bool, Millis]] = Recent(ORIGINS_MAX)
+        self._answers: Recent[BrokerId, tuple[bool, Millis]] = Recent(ORIGINS_MAX)
         self._waiting: OrderedDict[tuple[BrokerId, BrokerId], _Waiting] = OrderedDict()
         self._waiting_bytes: Counter[BrokerId] = Counter()
-        self._believed: list[tuple[Frame, int]] = []
+        self._accepted: list[tuple[Frame, int]] = []
         # By (neighbour, origin); with ``None`` for all origins of the neighbour.
         self._wrong: WindowCounter[tuple[BrokerId, BrokerId | None]] = WindowCounter(
             window_ms=TICK_MS
         )
-        self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=64)
+        self._complaints: RateLimiter[BrokerId] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=64)
 
     def believes(self, frame: Frame, size: int, now: Now) -> bool:
         """Whether to accept ``frame``, of ``size`` bytes in all; otherwise drop it or hold it."""
         if frame.proof:
             return self._holds(frame, now)
-        proves, told_ms = self._told.get(frame.origin, (False, Millis(now.ms - TOLD_MS)))
+        proves, told_ms = self._answers.get(frame.origin, (False, Millis(now.ms - TOLD_MS)))
         age_ms = now.ms - told_ms
         if age_ms >= TOLD_MS:
             self._wait(frame, size, now)
@@ -110,23 +110,23 @@ class FrameJudge:
             self._refuse(frame, "without the proof of its origin", now)
             return False
         if age_ms >= TOLD_MS // 2:
-            self._ask(frame, now)
+            self._request(frame, now)
         return True
 
     def on_word(self, origin: BrokerId, *, proves: bool, now: Now) -> None:
         """Handle the statement of ``origin`` whether it proves its frames."""
-        self._told.put(origin, (proves, now.ms))
+        self._answers.put(origin, (proves, now.ms))
         for place in [place for place in self._waiting if place[1] == origin]:
             for frame, size in self._take(place):
                 if proves:
                     self._refuse(frame, "without the proof of its origin", now)
                 else:
-                    self._believed.append((frame, size))
+                    self._accepted.append((frame, size))
 
     def released(self) -> list[tuple[Frame, int]]:
         """The frames that waited and are accepted now, each once."""
-        believed, self._believed = self._believed, []
-        return believed
+        accepted, self._accepted = self._accepted, []
+        return accepted
 
     def _holds(self, frame: Frame, now: Now) -> bool:
         wrong = self._wrong.so_far(now.ms)
@@ -145,10 +145,10 @@ class FrameJudge:
 
     def _refuse(self, frame: Frame, reason: str, now: Now) -> None:
         self._counters.unproven_frames += 1
-        if self._said.allow(frame.sender, now.ms):
+        if self._complaints.allow(frame.sender, now.ms):
             details: dict[str, int | str] = {"neighbour": frame.sender, "origin": frame.origin}
             details |= {"reason": reason, "so_far": self._counters.unproven_frames}
-            self._tell(Notice("custody.unproven", "warning", details))
+            self._report(Notice("custody.unproven", "warning", details))
 
     def _wait(self, frame: Frame, size: int, now: Now) -> None:
         while self._waiting:
@@ -161,7 +161,7 @@ class FrameJudge:
         room = WAITING_BYTES_MAX - self._waiting_bytes[frame.sender]
         begun = ORIGIN_BYTES if waiting is None else 0
         if begun <= room:
-            self._ask(frame, now)  # also if the frame itself finds no room
+            self._request(frame, now)  # also if the frame itself finds no room
         more = size + begun
         if more > room:
             self._refuse(frame, "too many wait for their origins' word", now)

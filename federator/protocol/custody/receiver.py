@@ -292,28 +292,28 @@ class Receiver(Followed):
         state.brought_by = brought_by
         return state
 
-    def _doubt(self, known: OriginState, key: bytes, number: int, now_ms: Millis) -> None:
-        chain = known.chains[key]
+    def _doubt(self, state: OriginState, key: bytes, number: int, now_ms: Millis) -> None:
+        chain = state.chains[key]
         doubted = Doubted(number, chain.brought_by, chain.before(number))
-        self.doubts.doubt(known.id, key, doubted, now_ms=now_ms)
+        self.doubts.doubt(state.id, key, doubted, now_ms=now_ms)
 
-    def _check(self, known: OriginState, key: bytes, now_ms: Millis) -> None:
-        chain = known.chains[key]
+    def _check(self, state: OriginState, key: bytes, now_ms: Millis) -> None:
+        chain = state.chains[key]
         if chain.way != self._opened:
             chain.look_at_steps(self._opened)
         if chain.unsure:
-            self.doubts.doubt(known.id, key, chain.unsure[-1], now_ms=now_ms)
+            self.doubts.doubt(state.id, key, chain.unsure[-1], now_ms=now_ms)
 
-    def _begin(self, known: OriginState, key: bytes, prev: int, made_us: int, now_us: int) -> Chain:
+    def _begin(self, state: OriginState, key: bytes, prev: int, made_us: int, now_us: int) -> Chain:
         self._chains += 1
         age_us = self._wanted.age_us(key, now_us)
-        known_beginning = prev == 0 or self.is_fresh(known.id, key, now_us)
-        not_before_us = max(1, made_us - age_us, self._anew_us(known.id, made_us, now_us))
+        known_beginning = prev == 0 or self.is_fresh(state.id, key, now_us)
+        not_before_us = max(1, made_us - age_us, self._anew_us(state.id, made_us, now_us))
         chain = Chain(prev if known_beginning else None, prev, not_before_us)
-        chain.begun = known.former.pop(key, 0)
+        chain.begun = state.former.pop(key, 0)
         if known_beginning:
             chain.begun = max(prev, chain.begun)
-        known.chains[key] = chain
+        state.chains[key] = chain
         return chain
 
     def _anew_us(self, origin: BrokerId, made_us: int, now_us: int) -> int:
@@ -321,26 +321,26 @@ class Receiver(Followed):
         since_us, by_its_clock = self._anew.get(origin, (0, True))
         return since_us if by_its_clock else made_us - max(0, now_us - since_us)
 
-    def _pass(self, known: OriginState, by: bytes, placed: Placed, now_ms: Millis) -> list[Placed]:
+    def _pass(self, state: OriginState, by: bytes, placed: Placed, now_ms: Millis) -> list[Placed]:
         """Go on after a frame on chains that began later: the chain ``by`` shows that it was
         delivered, unless that is in doubt.
         """
-        if self.doubts.is_about(known.id, by):
+        if self.doubts.is_about(state.id, by):
             return []
         seq = placed.frame.seq
         for key, prev in placed.links:
-            chain = known.chains.get(key)
+            chain = state.chains.get(key)
             if chain is not None and chain.last is not None and prev <= chain.last < seq:
-                chain.move(seq, known.brought_by)
-                self._close_gap(known, key)
+                chain.move(seq, state.brought_by)
+                self._close_gap(state, key)
         done: list[Placed] = []
-        for follower in self._followers(known, placed):
-            done += self._deliver(known, follower, now_ms)
+        for follower in self._followers(state, placed):
+            done += self._deliver(state, follower, now_ms)
         return done
 
-    def _deliver(self, known: OriginState, placed: Placed, now_ms: Millis) -> list[Placed]:
+    def _deliver(self, state: OriginState, placed: Placed, now_ms: Millis) -> list[Placed]:
         """Deliver a frame, and after it those that waited for it."""
-        chains, gaps = known.chains, known.gaps
+        chains, gaps = state.chains, state.gaps
         done: list[Placed] = []
         due = [placed]
         repaired = placed.frame.flags & REPAIR_FLAG
@@ -351,25 +351,25 @@ class Receiver(Followed):
             for key, _ in placed.links:
                 chain = chains.get(key)
                 if chain is not None and (chain.last is None or chain.last < seq):
-                    chain.move(seq, known.brought_by)
-            if known.held:
-                self._unhold(known, seq)
-                due += self._followers(known, placed)
+                    chain.move(seq, state.brought_by)
+            if state.held:
+                self._unhold(state, seq)
+                due += self._followers(state, placed)
                 due.sort(key=lambda waiting: -waiting.frame.seq)
             for key in [key for key, _ in placed.links if key in gaps]:
-                self._close_gap(known, key)
+                self._close_gap(state, key)
         if gaps and repaired:  # the answer is on its way
-            known.retry_ms = RETRY_MIN_MS
-            self._timers.set(known.id, Millis(now_ms + RETRY_MIN_MS))
+            state.retry_ms = RETRY_MIN_MS
+            self._timers.set(state.id, Millis(now_ms + RETRY_MIN_MS))
         return done
 
-    def _followers(self, known: OriginState, placed: Placed) -> list[Placed]:
+    def _followers(self, state: OriginState, placed: Placed) -> list[Placed]:
         """The held frames that become due with ``placed``."""
         due: list[Placed] = []
         for key, _ in placed.links:
-            follower = known.waiting.pop((key, placed.frame.seq), None)
-            held = known.held.get(follower) if follower is not None else None
-            if held is not None and known.is_next(held):
-                self._unhold(known, held.frame.seq)
+            follower = state.waiting.pop((key, placed.frame.seq), None)
+            held = state.held.get(follower) if follower is not None else None
+            if held is not None and state.is_next(held):
+                self._unhold(state, held.frame.seq)
                 due.append(held)
         return due

@@ -57,7 +57,7 @@ class Retrieval:
         self.receiver = Receiver(held_bytes_max=HELD_BYTES_MAX, chains_max=CHAINS_MAX)
         self.ends_ms = Millis(now.ms + RETRIEVAL_MS)
         self._main = main
-        self._tell = tell
+        self._send = tell
         # By (origin, key): the greatest number, and the time of the origin, up to which we ask.
         self._limits: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}
         for key in keys:
@@ -116,4 +116,4 @@ class Retrieval:
     def _give(self, due: Iterable[Placed]) -> None:
         for placed in due:
             if any(self._is_before(placed.frame, key) for key, _ in placed.links):
-                self._tell(placed.frame)
+                self._send(placed.frame)

@@ -38,7 +38,7 @@ BUSY_READS_PER_TICK = 20
 """From 2,000 reads a second on, publications wait for others."""
 
 ROUTES_KEPT_MAX = 1_024
-"""Routes whose empty batches are kept."""
+"""Routes with kept empty batches."""
 
 RETRY_MS = Millis(1_000)
 """How long after a failed write the log is tried again."""

@@ -143,21 +143,21 @@ class Moves:
             self._set_due()
         return True
 
-    def on_echo(self, heard: TraceEcho) -> None:
+    def on_echo(self, echo: TraceEcho) -> None:
         """Handle an echo: a trace of ours reached the last broker of its path.
 
         When all copies of a marker have ended, destinations still awaited get nothing by the former
         route.
         """
-        broker, link = heard.path[-1], heard.path[-2:]
+        broker, link = echo.path[-1], echo.path[-2:]
         for move in self._moves.values():
-            under_way = move.markers.get(heard.number)
+            under_way = move.markers.get(echo.number)
             if under_way is None:
                 continue
             move.awaited.discard(broker)
             if link in under_way and len(under_way) < LINKS_MAX:
                 under_way.remove(link)
-                under_way.update((broker, hop) for hop, _ in heard.next_hops)
+                under_way.update((broker, hop) for hop, _ in echo.next_hops)
                 if not under_way:
                     move.awaited.clear()
         self._set_due()

@@ -50,7 +50,7 @@ class _Congested:
 
 
 class CongestionControl:
-    """The neighbours whose queues were full lately."""
+    """The neighbours with queues that were full lately."""
 
     def __init__(self) -> None:
         self._congested: dict[BrokerId, _Congested] = {}

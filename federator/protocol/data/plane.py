@@ -92,7 +92,7 @@ class Features:
     Attributes:
         link: Publishes on our broker.
         seals: Seals and opens frames; ``None`` in an open federation.
-        members: The only origins whose frames are accepted; ``None``: any origin.
+        members: Only frames of these origins are accepted; ``None``: of any.
         duplicates: The window of frames at QoS 0.
         policies: What may pass which link.
         transports: Carry frames past the brokers.

@@ -12,7 +12,7 @@ SENDER_LINGER_MS = 10_000
 
 
 class Senders:
-    """Neighbours whose frames are accepted, and until when (monotonic milliseconds)."""
+    """Neighbours from which frames are accepted, and until when (monotonic milliseconds)."""
 
     def __init__(self) -> None:
         self.until_ms: dict[BrokerId, float] = {}

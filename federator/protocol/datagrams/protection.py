@@ -190,12 +190,12 @@ class LossMeter:
             return
         while top < number:
             top += 1
-            self._judge(bool(self._came >> (LATE_MAX - 1) & 1))
+            self._count(bool(self._came >> (LATE_MAX - 1) & 1))
             self._came = (self._came << 1) & ((1 << LATE_MAX) - 1)
         self._came |= 1
         self._top = top
 
-    def _judge(self, came: bool) -> None:
+    def _count(self, came: bool) -> None:
         self.judged += 1
         self._sent += 1
         if not came:

@@ -1,9 +1,9 @@
 """The receiving end of a link over datagrams: parts in, whole frames out in order, reports back.
 
 A part that arrives goes straight into its frame. A window is examined only when a part of it is
-missing and there are enough repair packets to rebuild it. A frame whose predecessor is missing
-waits for it, but no longer than the predecessor's repair packets can take: what is still missing
-then comes through the broker, late, as it would by another path of the mesh.
+missing and there are enough repair packets to rebuild it. A frame waits for a missing predecessor,
+but no longer than the predecessor's repair packets can take: what is still missing then comes
+through the broker, late, as it would by another path of the mesh.
 
 All of it is bounded: parts, windows, incomplete frames, waiting frames.
 

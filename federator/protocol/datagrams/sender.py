@@ -33,7 +33,7 @@ QUEUE_MS_MAX: Final = 50
 """What may wait to be sent, in time at our pace; beyond it frames go through the broker."""
 
 GAPS_KEPT: Final = 7
-"""Intervals between frames whose median predicts the next one."""
+"""Intervals between frames; their median predicts the next one."""
 
 GROUPS_BACK_MAX: Final = 2
 PARTS_BACK_MAX: Final = 8
@@ -385,7 +385,7 @@ class Sender:
         return frame
 
     def _give_back(self, is_lost: Callable[[_Group], bool]) -> list[bytes]:
-        """Give back the oldest frames whose datagrams were all sent and count as lost."""
+        """Give back the oldest frames if all their datagrams were sent and count as lost."""
         frames: list[bytes] = []
         for number, flight in list(self._flights.items()):
             group = flight.group

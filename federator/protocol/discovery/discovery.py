@@ -93,11 +93,13 @@ class Discovery:
         self._unheard = False  # no line was received since the last gap
         self._loaded = False  # a record of the previous process was loaded
         self._pending: list[Notice] = []
-        self._lines = LineEffects(self._table, self._reconciliation, own_id=own_id, say=self._say)
-        self._told: str | None = "nothing yet"  # the doubt last reported to operators
+        self._lines = LineEffects(
+            self._table, self._reconciliation, own_id=own_id, say=self._notice
+        )
+        self._reported_doubt: str | None = "nothing yet"  # the doubt last reported to operators
         self.widened = False
         self._warned_full = False
-        self._told_beyond = 0
+        self._reported_beyond = 0
         for filter in parameters.filters:
             self._interest.count(filter, 1, by_client=False)
 
@@ -216,7 +218,7 @@ class Discovery:
         if not lost or self._unheard:  # lost in our absence: nothing was trusted since
             return []
         self._reconciliation.lose(DROPPED, now_ms=now_ms)
-        self._say("discovery.lines_lost", "warning", lines=lost, total=self._continuity.lost)
+        self._notice("discovery.lines_lost", "warning", lines=lost, total=self._continuity.lost)
         return self._finish([], now_ms=now_ms)
 
     def on_mark_sent(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
@@ -283,7 +285,9 @@ class Discovery:
         try:
             self._regular.on_payload(payload, now_ms=now_ms)
         except DecodeError as error:
-            self._say("discovery.registration_refused", "warning", why=str(error)[:_WHY_CHARS_MAX])
+            self._notice(
+                "discovery.registration_refused", "warning", why=str(error)[:_WHY_CHARS_MAX]
+            )
         return self._finish([], now_ms=now_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
@@ -361,7 +365,7 @@ class Discovery:
         unknown = 0 if self._doubt() is None else reconciliation.unknown
         return unknown, reconciliation.unknown_clients if unknown else 0
 
-    def _say(self, name: str, level: str, **details: int | str) -> None:
+    def _notice(self, name: str, level: str, **details: int | str) -> None:
         self._pending.append(Notice(name, level, details))
 
     def _finish(self, probes: list[ProbeCounts], *, now_ms: Millis) -> list[DiscoveryEffect]:
@@ -375,15 +379,15 @@ class Discovery:
                 self._interest.count(filter, 1 if widen else -1, by_client=False)
         effects += self._reconciliation.count_own(now_ms=now_ms)
         effects += self._reconciliation.call_roll(now_ms=now_ms)
-        if doubt != self._told:
-            self._told = doubt
+        if doubt != self._reported_doubt:
+            self._reported_doubt = doubt
             if doubt is None:
-                self._say("discovery.trusted", "info", filters=self.wanted_count)
+                self._notice("discovery.trusted", "info", filters=self.wanted_count)
             else:
-                self._say("discovery.untrusted", "warning", reason=doubt, widened=int(widen))
+                self._notice("discovery.untrusted", "warning", reason=doubt, widened=int(widen))
                 unknown, clients = self._unknown()
                 if unknown:
-                    self._say(
+                    self._notice(
                         "discovery.unknown", "warning", subscriptions=unknown, clients=clients
                     )
         self._check_room()
@@ -397,8 +401,8 @@ class Discovery:
         """Log a notice when the table fills, and when clients have more groups than their quota."""
         percent, beyond = self._table.full_percent, len(self._interest.beyond)
         if percent >= WARN_PERCENT and not self._warned_full:
-            self._say("discovery.table_filling", "warning", percent=percent)
+            self._notice("discovery.table_filling", "warning", percent=percent)
         self._warned_full = percent >= WARN_PERCENT
-        if beyond > self._told_beyond:
-            self._say("share.beyond_quota", "warning", memberships=beyond)
-        self._told_beyond = beyond
+        if beyond > self._reported_beyond:
+            self._notice("share.beyond_quota", "warning", memberships=beyond)
+        self._reported_beyond = beyond

@@ -44,7 +44,7 @@ class LineEffects:
     broker_drops: int = 0  # times the broker reported that it drops messages for one of our clients
 
     def __post_init__(self, say: Callable[..., None]) -> None:
-        self._say = say
+        self._notice = say
 
     def on_event(self, event: LogEvent, *, now_ms: Millis) -> None:
         """Apply one log event."""
@@ -56,7 +56,7 @@ class LineEffects:
                     self.reconciliation.distrust(
                         "a subscription could not be read from the log", gap=False, now_ms=now_ms
                     )
-                self._say("discovery.unreadable", "warning", line=_shortened(event.line))
+                self._notice("discovery.unreadable", "warning", line=_shortened(event.line))
             case Ambiguous():
                 self.ambiguous += 1
                 for candidate in event.candidates:
@@ -66,7 +66,7 @@ class LineEffects:
                         "a subscription was cut in the log", gap=False, now_ms=now_ms
                     )
                 line, readings = _shortened(event.line), len(event.candidates)
-                self._say("discovery.ambiguous", "warning", line=line, readings=readings)
+                self._notice("discovery.ambiguous", "warning", line=line, readings=readings)
             case ClientConnected():
                 self.table.on_connected(event.id, clean=event.clean, protocol=event.protocol)
             case ClientEnded():
@@ -102,7 +102,7 @@ class LineEffects:
         self.broker_drops += 1
         if id == self.own_id:
             self.reconciliation.lose(DROPPED, now_ms=now_ms)
-        self._say("discovery.broker_drops", "warning", client=_shortened(id))
+        self._notice("discovery.broker_drops", "warning", client=_shortened(id))
 
     def _on_full(self, *, now_ms: Millis) -> None:
         if self.reconciliation.doubt is None:

@@ -199,7 +199,7 @@ class LogReader:
 
     def __init__(self, *, own_id: str, known: SubscriptionTable) -> None:
         self.timestamps = TimestampShape(own_id)
-        self._known = known
+        self._table = known
         self._ends = _ENDS
 
     def on_version(self, text: str) -> None:
@@ -254,8 +254,8 @@ class LogReader:
         In a cut line the client id itself may be cut, so there even a single reading counts only
         when we know all connected clients.
         """
-        if self._known.complete and (len(readings) > 1 or cut):
-            connected = [reading for reading in readings if self._known.is_connected(reading.id)]
+        if self._table.complete and (len(readings) > 1 or cut):
+            connected = [reading for reading in readings if self._table.is_connected(reading.id)]
             if len(connected) == 1:
                 return connected[0]
             readings = connected or readings

@@ -14,7 +14,7 @@ class DiscoveryParameters:
     filters: tuple[str, ...] = ()  # always wanted, by configuration
     match_all: Literal["local", "federate"] = "local"  # where ``#`` and ``+/#`` of clients go
     groups_span_brokers: bool = False  # count members of groups instead of wanting their filters
-    groups_max: int = 256  # groups whose members are counted; others are wanted like any filter
+    groups_max: int = 256  # groups with counted members; others are wanted like any filter
     client_groups_max: int = 32  # memberships of one client counted as such
     widen: bool = True  # want ``widen_to`` while the table is not trusted; else only report it
     widen_to: tuple[str, ...] = ("#",)  # the filters wanted then

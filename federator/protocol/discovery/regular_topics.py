@@ -79,7 +79,7 @@ class RegularTopics:
 
     def load(self, remaining: list[tuple[str, int]], *, now_ms: Millis) -> None:
         """Restore registrations as ``remaining_ms`` returned them."""
-        for filter, left_ms in sorted(remaining, key=lambda each: each[1])[: self._filters_max]:
+        for filter, left_ms in sorted(remaining, key=lambda pair: pair[1])[: self._filters_max]:
             left_ms = min(max(0, left_ms), self._ttl_ms)
             self._expires_at_ms[filter] = Millis(now_ms + left_ms)
             self._interest.count(filter, 1)

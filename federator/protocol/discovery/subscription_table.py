@@ -140,7 +140,7 @@ class SubscriptionTable:
         self._touched: set[str] = set()  # clients with any sure subscription since the last gap
         self._left = False  # some were doubtful before that gap
         # Clients and filters logged since we reconnected; ``None``: not recorded.
-        self._heard: dict[str, set[str]] | None = None
+        self._logged_since_up: dict[str, set[str]] | None = None
         # Clients without persistent session that are not connected under the name we know, but
         # whose subscriptions must exist, by the count.
         self._presumed: set[str] = set()
@@ -225,8 +225,8 @@ class SubscriptionTable:
         else:
             self._doubt(client)
         self._set_connected(client, True)
-        if self._heard is not None:
-            self._heard.setdefault(id, set())
+        if self._logged_since_up is not None:
+            self._logged_since_up.setdefault(id, set())
         client.resumes = not clean
         if clean:
             client.qos = {}
@@ -255,9 +255,9 @@ class SubscriptionTable:
         stored = filter in client.sure or filter in client.doubtful
         if not stored and not self._store(id, client, filter):
             return False
-        self._believe(client, filter)
-        if self._heard is not None:
-            self._heard.setdefault(id, set()).add(filter)
+        self._confirm(client, filter)
+        if self._logged_since_up is not None:
+            self._logged_since_up.setdefault(id, set()).add(filter)
         if client.resumes:
             client.qos[filter] = qos
         self.revision += 1
@@ -325,14 +325,14 @@ class SubscriptionTable:
 
     def on_reconnected(self) -> None:
         """Record log lines from now on: it may turn out that the broker restarted before."""
-        self._heard = {}
+        self._logged_since_up = {}
 
     def on_restart_known(self, *, restarted: bool) -> None:
         """Doubt what was logged before ``on_reconnected``, if the broker ``restarted`` since.
 
         A restarted broker may have lost sessions without a line, and lines about them meanwhile.
         """
-        logged, self._heard = self._heard, None
+        logged, self._logged_since_up = self._logged_since_up, None
         if logged is None or not restarted:
             return
         self.complete = False
@@ -367,7 +367,7 @@ class SubscriptionTable:
                     self._touched.add(id)
                     if client.fate is not Fate.PERSISTS and not client.connected:
                         self._presumed.add(id)
-                    self._believe(client, filter)
+                    self._confirm(client, filter)
                 else:
                     self._drop(id, client, filter)
             self._forget_if_empty(id, client)
@@ -395,7 +395,7 @@ class SubscriptionTable:
             client.fate = record.fate
             for filter in record.sure:
                 if self._store(record.id, client, filter):
-                    self._believe(client, filter)
+                    self._confirm(client, filter)
             for filter in record.doubtful:
                 if filter not in client.sure and self._store(record.id, client, filter):
                     client.doubtful.add(filter)
@@ -447,8 +447,8 @@ class SubscriptionTable:
         client.doubtful.discard(filter)
         client.shared.discard(filter)
         client.qos.pop(filter, None)
-        if self._heard is not None:
-            self._heard.get(id, set()).discard(filter)
+        if self._logged_since_up is not None:
+            self._logged_since_up.get(id, set()).discard(filter)
         self.revision += 1
         self._filters -= 1
         self._bytes -= len(filter.encode())
@@ -458,7 +458,7 @@ class SubscriptionTable:
         for filter in sorted(client.doubtful.union(client.sure)):
             self._drop(id, client, filter)
 
-    def _believe(self, client: Client, filter: str) -> None:
+    def _confirm(self, client: Client, filter: str) -> None:
         client.doubtful.discard(filter)
         client.sure[filter] = None
         if filter.endswith(CUT_MARK):
@@ -493,8 +493,8 @@ class SubscriptionTable:
         if not (client.connected or client.sure or client.doubtful) and id in self._clients:
             del self._clients[id]
             self._touched.discard(id)
-            if self._heard is not None:
-                self._heard.pop(id, None)
+            if self._logged_since_up is not None:
+                self._logged_since_up.pop(id, None)
             self._bytes -= len(id.encode())
 
     def _count(self, id: str, filter: str, change: int) -> None:

@@ -12,7 +12,7 @@ BYTES_PER_ENTRY: Final = 256
 """A container that grows, or was just rebuilt, has under 100."""
 
 ENTRIES_FREE: Final = 4
-"""Entries whose memory is never worth a rebuild."""
+"""So few entries that a rebuild is never worth it."""
 
 
 def is_sparse(container: dict[str, Any] | AbstractSet[str]) -> bool:

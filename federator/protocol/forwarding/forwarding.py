@@ -95,7 +95,7 @@ class Forwarder:
         allows_export: Callable[[str], bool] = lambda topic: True,
         here: Translate | None = None,
     ) -> None:
-        self.searches = 0  # topics whose route was not in the cache
+        self.searches = 0  # topics with a route that was not in the cache
         self.matches = 0  # filters that they matched
         self.trees = TreeTable()  # planned trees of some flows
         self.keeping = Keeping()

@@ -58,7 +58,7 @@ class RunChecker:
         self.retained = False  # some publication of the last run is retained
         self.properties = False  # some publication of the last run has properties
         self._known_topics_max = known_topics_max
-        self._known: set[bytes] = set()
+        self._seen: set[bytes] = set()
 
     def check(self, run: bytes, *, acknowledged: bool, publications: int) -> list[Place]:
         """The places of the packets of ``run``; none for QoS 0, where they are not needed.
@@ -71,7 +71,7 @@ class RunChecker:
         Raises:
             DecodeError: A broker would not accept the run.
         """
-        known_topics, qos_of = self._known, _QOS_OF
+        known_topics, qos_of = self._seen, _QOS_OF
         qos_min, qos_max = (1, 2) if acknowledged else (0, 0)
         places: list[Place] = []
         at, size, count, first_bytes, properties = 0, len(run), 0, 0, False
@@ -114,9 +114,9 @@ class RunChecker:
         if text.count("/") >= LEVELS_MAX:
             raise DecodeError(f"run: topic with more than {LEVELS_MAX} levels")
         if len(topic) <= KNOWN_TOPIC_BYTES_MAX:
-            if len(self._known) >= self._known_topics_max:
-                self._known.clear()
-            self._known.add(topic)
+            if len(self._seen) >= self._known_topics_max:
+                self._seen.clear()
+            self._seen.add(topic)
 
 
 def topics_of(run: bytes | memoryview) -> list[tuple[int, int, bytes]]:

@@ -35,7 +35,7 @@ PAIRED_LEVELS_MAX: Final = 8
 """In filters with more levels, two levels are never replaced at once, except by ``#``."""
 
 FILTERS_REMEMBERED_MAX: Final = 8_192
-"""Filters whose widenings are cached: a hub advertises much the same to all its leaves."""
+"""Filters with cached widenings: a hub advertises much the same to all its leaves."""
 
 ROOM_IN: Final = 8
 """One part in so many stays free when a widening is split."""

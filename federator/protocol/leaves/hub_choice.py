@@ -45,7 +45,7 @@ class Choice:
 
 
 class HubChoice:
-    """Chooses among the hubs whose links are up.
+    """Chooses among the hubs with links that are up.
 
     Args:
         hubs: The preferred one first.

@@ -83,14 +83,14 @@ class LeafServing:
         self._note = note
         self._handle = handle
         self._leaf = leaf
-        self._known, self._noted_us = note.read()
+        self._noted, self._noted_us = note.read()
         self._touched_ms = Millis(0)
-        if leaf is not None and self._known is not None:
-            self._resume(leaf, self._known)
+        if leaf is not None and self._noted is not None:
+            self._resume(leaf, self._noted)
 
     def choose_among(self, hubs: Sequence[BrokerId], now: Now, *, return_after_ms: int) -> None:
         """Choose among the hubs of this leaf, the preferred one first; assume no link yet."""
-        served = self._known
+        served = self._noted
         self.choice = HubChoice(
             hubs,
             now,
@@ -107,7 +107,7 @@ class LeafServing:
 
     def start(self) -> None:
         """Apply what the note of an earlier run says."""
-        if self._leaf is not None and self._known is not None:
+        if self._leaf is not None and self._noted is not None:
             self._roams()
 
     def next_deadline_ms(self) -> Millis | None:
@@ -115,7 +115,7 @@ class LeafServing:
 
     def on_neighbour(self, neighbour: BrokerId, up: bool, now: Now) -> None:
         """A link came up, or was lost."""
-        if self.choice is None and up and self._tells_who_serves():
+        if self.choice is None and up and self._announces_serving_hub():
             # The remaining hub waits for the announcement that it serves.
             self.choose_among((neighbour,), now, return_after_ms=0)
         if self.choice is not None:
@@ -150,32 +150,32 @@ class LeafServing:
         if self._leaf is not None:
             served = self._node.serving.of(self._leaf)
             self._roams()
-        if served is not None and served != self._known and self._note.write(served):
-            self._known = served
+        if served is not None and served != self._noted and self._note.write(served):
+            self._noted = served
 
     def on_time(self, now: Now) -> None:
         """Reconsider the choice if it is due, and touch the note now and then while served."""
         if self.choice is None:
             return
         self._follow(self.choice, self.choice.on_time(now))
-        noted = self._known == self._node.serving.served
+        noted = self._noted == self._node.serving.served
         if self.choice.is_served and noted and now.ms >= self._touched_ms + TOUCH_GAP_MS:
             self._touched_ms = now.ms
             self._note.touch()
 
     # Inside
 
-    def _tells_who_serves(self) -> bool:
+    def _announces_serving_hub(self) -> bool:
         """Whether this is a leaf with one hub that had two, or has two ways."""
         is_leaf = self._leaf is None and not self._node.parameters.transit
-        return is_leaf and (self.has_two_ways or self._known is not None)
+        return is_leaf and (self.has_two_ways or self._noted is not None)
 
-    def _resume(self, leaf: BrokerId, known: Served) -> None:
-        self._node.serving.resume(leaf, known)
-        if known.hub != self._node.links.self_id:
+    def _resume(self, leaf: BrokerId, served: Served) -> None:
+        self._node.serving.resume(leaf, served)
+        if served.hub != self._node.links.self_id:
             self._custody.pause(leaf)
         else:
-            self._custody.proceed(leaf, known.since_us, by_its_clock=True, resumes=True)
+            self._custody.proceed(leaf, served.since_us, by_its_clock=True, resumes=True)
 
     def _roams(self) -> None:
         if not self._stamps.stamping:

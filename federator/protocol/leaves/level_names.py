@@ -24,7 +24,7 @@ LEVELS_MAX: Final = 1_024
 NAMES_IN_ALL_MAX: Final = 65_536
 
 ANSWERS_MAX: Final = 32_768
-"""Filters whose estimate is cached: a hub's many covers ask about the same ones."""
+"""Filters with cached estimates: a hub's many covers ask about the same ones."""
 
 Level = tuple[str, int]
 

@@ -111,7 +111,7 @@ class NearestHubs:
         self._take(kept_of(best, self.known), now_ms)
 
     def is_due(self, up: AbstractSet[BrokerId], now_ms: Millis) -> bool:
-        """Whether to measure all hubs now; ``up``: those whose links are up."""
+        """Whether to measure all hubs now; ``up``: those with links that are up."""
         for hub in up & {*self.taken}:
             self._up_ms[hub] = now_ms
             self._used.add(hub)

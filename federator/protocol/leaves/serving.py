@@ -33,7 +33,7 @@ class Serving:
         self._self_id = self_id
         self._announcements = announcements
         self._routing = routing
-        self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=SAID_GAP_MS, keys_max=1)
+        self._complaints: RateLimiter[BrokerId] = RateLimiter(gap_ms=SAID_GAP_MS, keys_max=1)
         self._of: dict[BrokerId, Served] = {}  # last announcement of each leaf
 
     def of(self, leaf: BrokerId) -> Served | None:
@@ -73,13 +73,13 @@ class Serving:
     def on_announced(self, leaf: BrokerId, *, now_ms: Millis) -> list[Step]:
         """A leaf announces other records than before; an unreachable one announces nothing new."""
         route = self._announcements.routes.get(leaf)
-        said = None if route is None else latest(route.announced.filters.filters)
-        if said is None or said == self._of.get(leaf):
+        announced = None if route is None else latest(route.announced.filters.filters)
+        if announced is None or announced == self._of.get(leaf):
             return []
-        self._of[leaf] = said
-        notice = Notice("leaf.served", "info", {"leaf": leaf, "hub": said.hub})
-        notices = [notice] if self._said.allow(leaf, now_ms) else []
-        if said.hub != self._self_id:
+        self._of[leaf] = announced
+        notice = Notice("leaf.served", "info", {"leaf": leaf, "hub": announced.hub})
+        notices = [notice] if self._complaints.allow(leaf, now_ms) else []
+        if announced.hub != self._self_id:
             return [*notices, Pause(leaf), *self._routing.pause(leaf)]
-        proceed = Proceed(leaf, said.since_us, by_its_clock=True)
+        proceed = Proceed(leaf, announced.since_us, by_its_clock=True)
         return [*notices, proceed, *self._routing.proceed(leaf)]

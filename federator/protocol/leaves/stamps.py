@@ -81,18 +81,18 @@ class StampBook:
         self.life = life
         self.own = OwnNumbers()
         # Whether a leaf brought it, otherwise the mesh; the oldest first.
-        self._known: dict[int, bool] = {}
+        self._seen: dict[int, bool] = {}
         self._known_max = known_max
 
     def find(self, stamp: KnownStamp) -> bool | None:
         """Whether a leaf brought ``stamp`` before; ``None``: it is new."""
-        return self._known.get(stamp.digest)
+        return self._seen.get(stamp.digest)
 
     def note(self, stamp: KnownStamp) -> None:
         """``stamp`` was published here, or is now."""
-        if len(self._known) >= self._known_max:
-            del self._known[next(iter(self._known))]
-        self._known[stamp.digest] = stamp.by_leaf
+        if len(self._seen) >= self._known_max:
+            del self._seen[next(iter(self._seen))]
+        self._seen[stamp.digest] = stamp.by_leaf
 
 
 class OwnNumbers:
@@ -201,7 +201,7 @@ class Stamps:
             elif not self._is_sealed(packet) and (
                 turn.is_mine if packet.duplicate else turn.takes(content_mark(packet), now_ms)
             ):
-                plain = _without(packet) if _said(packet) else packet
+                plain = _without(packet) if _stamps_of(packet) else packet
                 yield plain, chunk[start:end] if plain is packet else plain.write()
 
     def _as_our_clients(self, packet: PublishPacket, now_ms: Millis) -> PublishPacket:
@@ -217,14 +217,14 @@ class Stamps:
 
         Where nothing is stamped, a packet without a stamp passes as well.
         """
-        values = _said(packet)
+        values = _stamps_of(packet)
         if self.book.secret is None or len(values) != 1:
             return not values and not (self.stamping and packet.packet_id)
         return self._is_sealed(packet)
 
     def _is_sealed(self, packet: PublishPacket) -> bool:
         """Whether it has a seal that only this process can make."""
-        values = _said(packet)
+        values = _stamps_of(packet)
         if self.book.secret is None or len(values) != 1:
             return False
         wire = values[0]
@@ -310,7 +310,7 @@ def content_mark(packet: PublishPacket) -> int:
     return int.from_bytes(digest.digest(), "big") >> 1
 
 
-def _said(packet: PublishPacket) -> list[bytes]:
+def _stamps_of(packet: PublishPacket) -> list[bytes]:
     """The stamps of ``packet``, each with its seal; an undecodable one is empty."""
     return [_decoded(value) for name, value in packet.user_properties if name == PROPERTY]
 
@@ -324,7 +324,7 @@ def _decoded(value: str) -> bytes:
 
 
 def _stamp_of(packet: PublishPacket) -> Stamp | None:
-    values = _said(packet)
+    values = _stamps_of(packet)
     if len(values) != 1 or not values[0]:
         return None
     home, *rest = _WIRE.unpack(values[0][: _WIRE.size])

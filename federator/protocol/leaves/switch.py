@@ -96,7 +96,7 @@ class Asked:
         apart = _overlapping(gone & old, new.difference(fresh))
         everything = {f for f in fresh if is_match_all(f)}
         concerned = sorted(new | old | gone | everything)
-        before = {f for f in concerned if f in old or (self._tells(f) and f not in new)}
+        before = {f for f in concerned if f in old or (self._advertises(f) and f not in new)}
         before |= {f for f in new if f in self._all or f in self._lingering}
         self._all = (self._all | everything) - gone
         for filter in concerned:
@@ -104,7 +104,7 @@ class Asked:
                 self._lingering.pop(filter, None)
             elif filter in old:
                 self._lingering[filter] = Millis(now_ms + self._linger_ms)
-        after = {f for f in concerned if self._tells(f)}
+        after = {f for f in concerned if self._advertises(f)}
         dropped = self._drop_beyond_bound()
         return CoverChange(
             tuple(sorted(after - before - dropped)),
@@ -114,11 +114,13 @@ class Asked:
     def recall(self, filters: Iterable[str], now_ms: Millis) -> CoverChange:
         """Let ``filters`` from before our restart linger: their publications may be under way."""
         room = self._lingering_max - len(self._lingering)
-        recalled = [f for f in sorted(filters) if not (is_match_all(f) or self._tells(f))][:room]
+        recalled = [f for f in sorted(filters) if not (is_match_all(f) or self._advertises(f))][
+            :room
+        ]
         self._lingering |= dict.fromkeys(recalled, Millis(now_ms + self._linger_ms))
         return CoverChange(tuple(recalled), ())
 
-    def _tells(self, filter: str) -> bool:
+    def _advertises(self, filter: str) -> bool:
         return self.asks(filter) or filter in self._lingering
 
     def _drop_beyond_bound(self) -> set[str]:
@@ -127,7 +129,7 @@ class Asked:
         dropped = list(islice(self._lingering, over)) if over > 0 else []
         for filter in dropped:
             del self._lingering[filter]
-        return {f for f in dropped if not self._tells(f)}
+        return {f for f in dropped if not self._advertises(f)}
 
     def _counted(
         self, added: tuple[str, ...], removed: tuple[str, ...]
@@ -159,7 +161,7 @@ class Asked:
         ended = [f for f, _ in takewhile(lambda item: item[1] <= now_ms, lingering)]
         for filter in ended:
             del self._lingering[filter]
-        return CoverChange((), tuple(sorted(f for f in ended if not self._tells(f))))
+        return CoverChange((), tuple(sorted(f for f in ended if not self._advertises(f))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +216,7 @@ class Leaves:
         shrunk = {self._holder(f) for f in removed}
         change = yield from self._asked.steps(added, removed, now_ms)
         touched = {*self._asked.cover.touched, *map(self._holder, (*added, *removed)), *shrunk}
-        return self._tell(change, touched, shrunk, now_ms)
+        return self._changes_to_leaves(change, touched, shrunk, now_ms)
 
     def recall(
         self, before: Mapping[BrokerId, Iterable[str]], now_ms: Millis
@@ -240,7 +242,7 @@ class Leaves:
         moved = {f for f, until_ms in self._moved.items() if until_ms <= now_ms}
         for filter in moved:
             del self._moved[filter]
-        return self._tell(self._asked.on_deadline(now_ms), moved, moved, now_ms)
+        return self._changes_to_leaves(self._asked.on_deadline(now_ms), moved, moved, now_ms)
 
     def _note(self, leaf: BrokerId, added: Iterable[str], removed: Iterable[str]) -> None:
         for filter in added:
@@ -264,15 +266,15 @@ class Leaves:
         [(leaf, times)] = wanting.items()
         return leaf if times == self._asked.count(filter) else None
 
-    def _owner(self, told: str) -> BrokerId | None:
+    def _owner(self, filter_: str) -> BrokerId | None:
         """The leaf that alone wants what this filter, of the cover or ``#``, matches."""
         cover = self._asked.cover
-        itself = (told,) if self._asked.count(told) else ()
-        owners = map(self._only, chain(itself, cover.below(told) if told in cover else ()))
+        itself = (filter_,) if self._asked.count(filter_) else ()
+        owners = map(self._only, chain(itself, cover.below(filter_) if filter_ in cover else ()))
         owner = next(owners)
         return owner if owner is not None and all(other == owner for other in owners) else None
 
-    def _tell(
+    def _changes_to_leaves(
         self, change: CoverChange, touched: Iterable[str], shrunk: AbstractSet[str], now_ms: Millis
     ) -> dict[BrokerId, CoverChange]:
         """Compute per-leaf changes after the advertised filters changed by ``change``.

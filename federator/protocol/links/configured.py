@@ -20,19 +20,19 @@ LET_BE_TIMEOUTS = 2
 """A neighbour that was given up may send hellos for one timeout, and these count for another."""
 
 
-def follow(word: LinksConfigured, links: Links, *, now_ms: Millis) -> list[Step]:
-    """Make ``links`` follow the operator's ``word``."""
-    named = {entry.address: entry for entry in word.neighbours}
+def follow(configured: LinksConfigured, links: Links, *, now_ms: Millis) -> list[Step]:
+    """Make ``links`` follow the operator's ``configured``."""
+    named = {entry.address: entry for entry in configured.neighbours}
     steps: list[Step] = []
     for _, connection in sorted(links.connections.items()):
-        if connection.address in word.given_up:
+        if connection.address in configured.given_up:
             steps += _give_up(connection, links, now_ms)
             continue
         named_neighbour = named.get(connection.address)
         if named_neighbour is not None and named_neighbour.expected_id != connection.expected_id:
             steps += _expect(named_neighbour, connection, links)
         cost = None if named_neighbour is None else named_neighbour.cost
-        steps += _weigh(connection, cost, word.link_cost, links)
+        steps += _weigh(connection, cost, configured.link_cost, links)
     return steps
 
 
@@ -52,10 +52,10 @@ def _give_up(connection: LinkConnection, links: Links, now_ms: Millis) -> list[S
     return steps
 
 
-def _expect(said: NamedNeighbour, connection: LinkConnection, links: Links) -> list[Step]:
+def _expect(named: NamedNeighbour, connection: LinkConnection, links: Links) -> list[Step]:
     """Handle another expected id for an address: the broker there may not be the one."""
-    connection.expected_id = said.expected_id
-    if connection.neighbour is None or said.expected_id in (None, connection.neighbour):
+    connection.expected_id = named.expected_id
+    if connection.neighbour is None or named.expected_id in (None, connection.neighbour):
         return []
     neighbour = links.neighbours[connection.neighbour]
     connection.neighbour = neighbour.conn = None

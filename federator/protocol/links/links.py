@@ -219,7 +219,7 @@ class Links:
                 if other := next((at for at in places if at != self.address), None):
                     steps += self._complain_of_double(other, now_ms)
         was_up = neighbour.up
-        steps += self._judge(neighbour)
+        steps += self._update_state(neighbour)
         if news or (neighbour.up and not was_up):
             steps += self._greet(self._ways_to(neighbour), now_ms)
         return steps + self._dial_back(neighbour, now_ms)
@@ -311,21 +311,21 @@ class Links:
         return steps
 
     def _identify(
-        self, neighbour: Neighbour, heard: c.HeardNeighbour, now_ms: Millis, steps: list[Step]
+        self, neighbour: Neighbour, receipt: c.HeardNeighbour, now_ms: Millis, steps: list[Step]
     ) -> bool:
-        """The neighbour receives us over ``heard.conn``: record that the connection leads to it."""
-        connection = self.connections.get(heard.conn)
+        """The neighbour receives us over ``receipt.conn``: record where the connection leads."""
+        connection = self.connections.get(receipt.conn)
         if connection is None:
             return False
         # Only an answer to a recent hello of ours shows the epoch that the neighbour knows of us
         # now.
-        if heard.epoch > self.epoch and self._sent_lately(heard, now_ms):
-            steps.append(OwnIdHeard(heard.epoch, neighbour.id, proven=False, greeted=True))
-        if heard.epoch != self.epoch:
+        if receipt.epoch > self.epoch and self._sent_lately(receipt, now_ms):
+            steps.append(OwnIdHeard(receipt.epoch, neighbour.id, proven=False, greeted=True))
+        if receipt.epoch != self.epoch:
             return False
-        neighbour.round_trip_ms = max(0, now_ms - heard.sent_at_ms - heard.held_ms)
+        neighbour.round_trip_ms = max(0, now_ms - receipt.sent_at_ms - receipt.held_ms)
         if connection.neighbour == neighbour.id:
-            self._weigh(neighbour, connection, heard, now_ms, steps)
+            self._weigh(neighbour, connection, receipt, now_ms, steps)
             return False
         connection.found = neighbour.id
         if connection.expected_id not in (None, neighbour.id):
@@ -349,19 +349,19 @@ class Links:
             other.conn = None
         connection.neighbour = neighbour.id
         neighbour.conn = connection.conn
-        self._weigh(neighbour, connection, heard, now_ms, steps)
+        self._weigh(neighbour, connection, receipt, now_ms, steps)
         return True
 
     def _weigh(
         self,
         neighbour: Neighbour,
         connection: LinkConnection,
-        heard: c.HeardNeighbour,
+        receipt: c.HeardNeighbour,
         now_ms: Millis,
         steps: list[Step],
     ) -> None:
-        """Update the cost of the link by the round trip of ``heard``, where cost is measured."""
-        if not connection.measured or not self._sent_lately(heard, now_ms):
+        """Update the cost of the link by the round trip of ``receipt``, where cost is measured."""
+        if not connection.measured or not self._sent_lately(receipt, now_ms):
             return
         assert neighbour.round_trip_ms is not None, "it was measured just now"
         neighbour.delay.measure(neighbour.round_trip_ms)
@@ -370,7 +370,7 @@ class Links:
             if neighbour.up:
                 steps.append(LinkCostChanged(neighbour.id))
 
-    def _judge(self, neighbour: Neighbour) -> list[Step]:
+    def _update_state(self, neighbour: Neighbour) -> list[Step]:
         """Take the link up or down after a hello."""
         hello, conn = neighbour.hello, neighbour.conn
         assert hello is not None
@@ -437,9 +437,9 @@ class Links:
             self._timers.clear(("dial", gone.id))
             del self.neighbours[gone.id]
 
-    def _sent_lately(self, heard: c.HeardNeighbour, now_ms: Millis) -> bool:
-        """Whether the time in ``heard`` may come from a recent hello of ours."""
-        age_ms = now_ms - heard.sent_at_ms - heard.held_ms
+    def _sent_lately(self, receipt: c.HeardNeighbour, now_ms: Millis) -> bool:
+        """Whether the time in ``receipt`` may come from a recent hello of ours."""
+        age_ms = now_ms - receipt.sent_at_ms - receipt.held_ms
         return 0 <= age_ms <= self.parameters.hello_timeout_ms
 
     def _complain(

@@ -78,7 +78,7 @@ class LinkConnection:
 
 @dataclass(slots=True)
 class Neighbour:
-    """A broker whose agent published a hello on ours.
+    """A broker with an agent that published a hello on ours.
 
     ``hello`` is the last one received, ``None`` once it went silent or sent a bye.
     """

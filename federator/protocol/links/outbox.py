@@ -1,4 +1,4 @@
-"""Outboxes: how an agent sends to another whose broker it cannot reach.
+"""Outboxes: how an agent sends to another one without reaching its broker.
 
 A broker behind NAT can dial and cannot be dialled. Its agent announces in its hellos, instead of
 its broker's address, that it fetches its messages. The other end then keeps an *outbox* for it, a

@@ -120,7 +120,7 @@ class LinkJudge:
             return LinkFinding(id_, up=False, reason=reason, refuses=way.refused)
         if connection.found == links.self_id:
             return LinkFinding(None, up=False, reason="this address leads to our own broker")
-        id_ = self._who(connection)
+        id_ = self._broker_at(connection)
         if way.expected_id not in (None, id_):
             reason = f"broker {id_} is there, not {way.expected_id}"
             return LinkFinding(way.expected_id, up=False, reason=reason, refuses=True)
@@ -165,7 +165,7 @@ class LinkJudge:
         reason += f'can connect to ours: links.dial = "out". {NO_LEAF}'
         return LinkFinding(id_, up=False, reason=reason)
 
-    def _who(self, connection: LinkConnection) -> BrokerId | None:
+    def _broker_at(self, connection: LinkConnection) -> BrokerId | None:
         """The broker at the other end: as identified, as expected, or as the addresses suggest."""
         for candidate in (connection.neighbour, connection.found, connection.expected_id):
             if candidate is not None:
@@ -178,7 +178,7 @@ class LinkJudge:
         return seen[0] if len(nameless) == 1 and len(seen) == 1 else None
 
     def _speaks_from(self, address: str) -> BrokerId | None:
-        """The broker whose agent announces ``address``, in an accepted or a refused hello."""
+        """The broker that announces ``address``, in an accepted or a refused hello."""
         for neighbour in self.links.neighbours.values():
             if neighbour.hello is not None and neighbour.hello.address == address:
                 return neighbour.id
@@ -270,7 +270,7 @@ def stand(
 
 
 def _unreached(links: Links, reached: Set[BrokerId | None], now_ms: Millis) -> Iterable[str]:
-    """Brokers whose agents send us hellos, and that we should dial back but do not reach."""
+    """Brokers that send us hellos, and that we should dial back but do not reach."""
     if not links.parameters.dial_back:
         return
     for neighbour in links.neighbours.values():
@@ -282,11 +282,13 @@ def _unreached(links: Links, reached: Set[BrokerId | None], now_ms: Millis) -> I
             yield f"broker {neighbour.id}: its agent speaks here, and {how}"
 
 
-def _is_missed(known: Neighbour | None, now_ms: Millis) -> bool:
+def _is_missed(neighbour: Neighbour | None, now_ms: Millis) -> bool:
     """Whether a broker that is not configured should be there: it sends hellos, or did lately."""
-    if known is None:
+    if neighbour is None:
         return False
-    return known.hello is not None or bool(known.ups and now_ms - known.heard_at_ms < MISSED_MS)
+    return neighbour.hello is not None or bool(
+        neighbour.ups and now_ms - neighbour.heard_at_ms < MISSED_MS
+    )
 
 
 def _doubles(links: Links, now_ms: Millis) -> Iterable[str]:

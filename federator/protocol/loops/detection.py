@@ -157,7 +157,7 @@ class LoopDetector:
 
     @property
     def loops(self) -> dict[str, int]:
-        """Topics whose publications come back, with the number of copies stopped."""
+        """Topics with publications that come back, and the number of copies stopped."""
         return {topic: trial.dropped for topic, trial in self._loops.items()}
 
     @property
@@ -257,7 +257,7 @@ class LoopDetector:
                 self._phase_ends_ms = Millis(now_ms + self._way_ms)
                 return [Release()]
             held = bool(self._loops)  # including what came back
-            effects = self._judge(now_ms)
+            effects = self._end_trials(now_ms)
             self._end_test()
             return [*effects, Release()] if held else effects
         return []
@@ -301,19 +301,19 @@ class LoopDetector:
         self._phase = _Phase.IDLE
         return [Release()] if held else []
 
-    def _judge(self, now_ms: Millis) -> list[LoopEffect]:
+    def _end_trials(self, now_ms: Millis) -> list[LoopEffect]:
         effects: list[LoopEffect] = []
         for topic, trial in self._tested.items():
             returned = trial.back >= RETURNED_SHARE * trial.released
             if not trial.released:  # the topic has become silent, which proves nothing
                 self._suspects.pop(topic, None)
             elif topic in self._loops:
-                effects += self._judge_loop(topic, trial, returned=returned)
+                effects += self._end_loop_trial(topic, trial, returned=returned)
             elif topic in self._suspects:  # not so a loop just dropped for new ones
-                effects += self._judge_suspect(topic, trial, now_ms, returned=returned)
+                effects += self._end_suspect_trial(topic, trial, now_ms, returned=returned)
         return effects
 
-    def _judge_suspect(
+    def _end_suspect_trial(
         self, topic: str, trial: _Trial, now_ms: Millis, *, returned: bool
     ) -> list[LoopEffect]:
         if not returned:
@@ -335,7 +335,7 @@ class LoopDetector:
             self._loops.popitem(last=False)
         return []
 
-    def _judge_loop(self, topic: str, trial: _Trial, *, returned: bool) -> list[LoopEffect]:
+    def _end_loop_trial(self, topic: str, trial: _Trial, *, returned: bool) -> list[LoopEffect]:
         trial.failed = 0 if returned else trial.failed + 1
         if trial.failed < FAILED_RETESTS_MAX:
             return []

@@ -27,9 +27,9 @@ def objection_to(name: str) -> str:
     return f"{name[:NAME_BYTES_MAX]!r} {what}" if what else ""
 
 
-def sound_name(told: object) -> str:
-    """The received name ``told`` if it is valid, otherwise the empty name."""
-    return told if isinstance(told, str) and not objection_to(told) else ""
+def sound_name(name: object) -> str:
+    """The received name ``name`` if it is valid, otherwise the empty name."""
+    return name if isinstance(name, str) and not objection_to(name) else ""
 
 
 def named(id: object, name: str) -> str:

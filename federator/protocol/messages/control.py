@@ -59,7 +59,7 @@ class HeardNeighbour(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Says: I am alive, and these are the neighbours whose hellos I receive.
+    """Reports that its sender is alive, and from which neighbours it receives hellos.
 
     ``conn`` names the connection that carries this copy; a neighbour returns it in ``hears``, which
     shows the sender which neighbour is at the other end of that connection.
@@ -159,7 +159,7 @@ class FilterListRequest(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class FilterListPage(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Page ``page`` of ``pages`` of a whole list, whose digest is ``digest``."""
+    """Page ``page`` of ``pages`` of a whole list, which has the digest ``digest``."""
 
     sender: Id
     kind: ListKind
@@ -246,7 +246,7 @@ class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class RetainedWant(msgspec.Struct, frozen=True, array_like=True):
-    """A filter whose retained values are wanted, and the digest of those that the asker has."""
+    """A filter with wanted retained values, and the digest of those that the asker has."""
 
     filter: _Filter
     digest: _Digest
@@ -275,7 +275,7 @@ class RetainedOffer(msgspec.Struct, frozen=True, array_like=True, tag="offer"):
 
 
 class RetainedPull(msgspec.Struct, frozen=True, array_like=True, tag="pull"):
-    """Asks for the entries of the buckets in ``mask`` whose topics come after ``after``."""
+    """Requests the entries of the buckets in ``mask`` with topics after ``after``."""
 
     filter: _Filter
     mask: _Digest

@@ -23,7 +23,7 @@ from federator.protocol.types import BrokerId
 KEY_BYTES: Final = 8
 RECORD_BYTES_MAX: Final = 65_535
 RESERVED_FROM: Final = 0x3FFFFFFF
-"""Keys whose upper 30 bits are all ones name no filters: inboxes, destinations and trees."""
+"""Keys with all ones in the upper 30 bits name no filters: inboxes, destinations and trees."""
 
 TREE_NUMBERS: Final = 2**33
 

@@ -47,7 +47,7 @@ class Traced(msgspec.Struct, frozen=True):
 
 
 class PageQuestion(msgspec.Struct, frozen=True):
-    """A console's question to the agent, whose answer goes to ``paged_topic(..., token)``."""
+    """A console's question to the agent; the answer goes to ``paged_topic(..., token)``."""
 
     token: Token  # drawn for each run of a console
     number: Natural  # returned with the answer

@@ -51,5 +51,5 @@ def parse_served(text: str) -> Served | None:
 def latest(records: Iterable[str]) -> Served | None:
     """The last decision of a leaf, if it seems to announce several; ``None``: there is none."""
     parsed = (parse_served(record) for record in records)
-    valid = [each for each in parsed if each is not None]
-    return max(valid, key=lambda each: (each.since_us, each.hub), default=None)
+    valid = [served for served in parsed if served is not None]
+    return max(valid, key=lambda served: (served.since_us, served.hub), default=None)

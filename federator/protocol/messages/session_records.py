@@ -53,7 +53,7 @@ class BrokerRecord(msgspec.Struct, frozen=True, array_like=True):
     # Where clients reach it; empty when it announced none.
     address: Annotated[str, msgspec.Meta(max_length=512)] = ""
     links: _Ids = ()  # neighbours with which it has a live link, ascending
-    orphans: _Ids = ()  # neighbours whose agent is silent while their broker still answers
+    orphans: _Ids = ()  # neighbours with a silent agent and a broker that still answers
     missed: _Ids = ()  # brokers that it saw alive and that are gone, for agents that come later
     # The greatest term of a controller that it knew and does not follow now.
     other_term: _Term = 0

@@ -40,7 +40,7 @@ VALID_MS_MAX: Final = 600_000
 """For how long a plan may be valid."""
 
 MESHES_MAX: Final = 256
-"""Filters whose meshes a steerer may ask about."""
+"""Filters of meshes that a steerer may ask about."""
 
 LOAD_EVERY_MS: Final = 2_000
 """How often an agent reports its load while a plan is valid."""

@@ -16,7 +16,7 @@ _SEVERAL: Final = ("path", "route")
 
 
 def subjects(message: Message) -> set[BrokerId]:
-    """The brokers that ``message`` is about, or in whose name it is; not its sender."""
+    """The brokers that ``message`` is about, or speaks for; not its sender."""
     brokers: set[BrokerId] = set()
     for name in _SEVERAL:
         brokers.update(getattr(message, name, ()))

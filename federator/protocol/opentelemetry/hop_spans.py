@@ -107,7 +107,7 @@ def journey_spans(journey: Journey, topic: str, *, trace_id: int) -> list[Span]:
     if start is None:
         return []
     reports = (start, *journey.came.values())
-    spans: dict[tuple[BrokerId, ...], Span] = {(): _asked_span(journey, start, topic, trace_id)}
+    spans: dict[tuple[BrokerId, ...], Span] = {(): _request_span(journey, start, topic, trace_id)}
     for before in reports:
         here = before.path[-1]
         transports = [*before.transports, *[""] * len(before.next_hops)]
@@ -116,12 +116,12 @@ def journey_spans(journey: Journey, topic: str, *, trace_id: int) -> list[Span]:
             more: dict[str, Value] = {"federator.queued_bytes": queued}
             if transport:
                 more["federator.previous_hop.transport"] = transport
-            span = _heard_span(journey, before, there, report, topic, trace_id, more)
+            span = _arrival_span(journey, before, there, report, topic, trace_id, more)
             spans.setdefault((here, there), span)
     return list(spans.values())
 
 
-def _asked_span(journey: Journey, start: Traced, topic: str, trace_id: int) -> Span:
+def _request_span(journey: Journey, start: Traced, topic: str, trace_id: int) -> Span:
     """The span of the asked agent; it lasts until the last echo was back."""
     here, at_us = start.path[-1], start.times_us[0]
     back_us = max(report.back_us for report in (start, *journey.came.values()))
@@ -133,23 +133,23 @@ def _asked_span(journey: Journey, start: Traced, topic: str, trace_id: int) -> S
         parent_id=None,
         start_us=at_us,
         end_us=max(at_us, back_us),
-        attributes=_told_attributes(journey, start, here, "send", topic),
+        attributes=_report_attributes(journey, start, here, "send", topic),
     )
 
 
-def _heard_span(
+def _arrival_span(
     journey: Journey,
     before: Traced,
     there: BrokerId,
-    told: Traced | None,
+    report: Traced | None,
     topic: str,
     trace_id: int,
     more: Mapping[str, Value],
 ) -> Span:
-    """The hop from the reporter of ``before`` to ``there``; ``told`` is its report, if one came."""
+    """The hop from the reporter of ``before`` to ``there``, with its ``report`` if one came."""
     here, sent_us = before.path[-1], before.times_us[-1]
-    came_us = sent_us if told is None else told.times_us[-1]
-    attributes = _told_attributes(journey, told, there, "process", topic)
+    came_us = sent_us if report is None else report.times_us[-1]
+    attributes = _report_attributes(journey, report, there, "process", topic)
     attributes |= {"federator.previous_hop": here, **more}
     if came_us < sent_us:
         attributes["federator.clock_behind_us"] = sent_us - came_us
@@ -162,12 +162,12 @@ def _heard_span(
         start_us=sent_us,
         end_us=max(sent_us, came_us),
         attributes=attributes,
-        error="no answer" if told is None else "",
+        error="no answer" if report is None else "",
     )
 
 
-def _told_attributes(
-    journey: Journey, told: Traced | None, broker: BrokerId, operation: str, topic: str
+def _report_attributes(
+    journey: Journey, report: Traced | None, broker: BrokerId, operation: str, topic: str
 ) -> dict[str, Value]:
     """Attributes of a trace at one broker; a trace is sent like a publication of QoS 0."""
     attributes = _SYSTEM | {
@@ -179,17 +179,17 @@ def _told_attributes(
     }
     if name := sound_name(journey.names.get(str(broker))):
         attributes["federator.broker.name"] = name
-    if told is not None:
+    if report is not None:
         attributes |= {
-            "federator.hops": len(told.path) - 1,
-            "federator.first": told.first,
-            "federator.delivers": told.delivers,
-            "federator.next_hops": [hop for hop, _ in told.next_hops],
+            "federator.hops": len(report.path) - 1,
+            "federator.first": report.first,
+            "federator.delivers": report.delivers,
+            "federator.next_hops": [hop for hop, _ in report.next_hops],
         }
-        if told.transports:
-            attributes["federator.next_hops.transports"] = list(told.transports)
-        if told.why:
-            attributes["federator.why"] = told.why
+        if report.transports:
+            attributes["federator.next_hops.transports"] = list(report.transports)
+        if report.why:
+            attributes["federator.why"] = report.why
     return attributes
 
 

@@ -57,7 +57,7 @@ class Hop(msgspec.Struct, kw_only=True):
     keys: bytes = b""  # of the filters that routed it, if an event had them
     delivered: int = 0  # publications that were written to our broker's connection
     sent_to: list[BrokerId] = msgspec.field(default_factory=list)
-    # Neighbours whose queue was full.
+    # Neighbours with a full queue.
     refused_to: list[BrokerId] = msgspec.field(default_factory=list)
     lost: int = 0  # publications of QoS 0 for them
     is_delivery: bool = False  # a frame reported before, which was delivered only now

@@ -65,7 +65,7 @@ def places_of(share: float) -> int:
 
 
 def trace_id_of(federation: str, frame: FrameName, place: int) -> int:
-    """The trace id of ``frame``, whose place on the circle is ``place``."""
+    """The trace id of ``frame``, which has the place ``place`` on the circle."""
     name = f"{federation} {frame.origin} {frame.epoch} {frame.custody} {frame.seq}"
     digest = blake2b(name.encode(), digest_size=16, person=b"federator trace").digest()
     drawn = int.from_bytes(digest, "big")

@@ -127,7 +127,7 @@ class _Case:
 
 
 def counterpart(bridges: Sequence[Sequence[BridgeLine]]) -> Counterpart:
-    """Renames and rules whose effect is as close as possible to ``bridges`` of one broker.
+    """Renames and rules with an effect as close as possible to ``bridges`` of one broker.
 
     A line's two filters both end with ``/``, or neither; none starts with ``$``.
     """
@@ -165,7 +165,7 @@ def _reading(
                 owners.setdefault(pair, line)
             taken[bridge].append(line)
     pairs = tuple(pair for pair in owners if pair != ("", ""))  # which changes nothing
-    return _judged(cases, Counterpart(pairs, tuple(map(tuple, taken)), tuple(refused)))
+    return _compared(cases, Counterpart(pairs, tuple(map(tuple, taken)), tuple(refused)))
 
 
 def _in_the_way(pairs: Sequence[Pair], owners: dict[Pair, BridgeLine]) -> BridgeLine | None:
@@ -177,7 +177,7 @@ def _in_the_way(pairs: Sequence[Pair], owners: dict[Pair, BridgeLine]) -> Bridge
     return None
 
 
-def _judged(cases: Sequence[_Case], made: Counterpart) -> Counterpart:
+def _compared(cases: Sequence[_Case], made: Counterpart) -> Counterpart:
     """``made`` with its differences from the bridges."""
     renames = Renames(made.pairs)
     differs: dict[tuple[int, BridgeLine, Way], Difference] = {}
@@ -207,7 +207,7 @@ def _without_idle_pairs(cases: Sequence[_Case], found: Counterpart) -> Counterpa
         idle = False
         for pair in found.pairs:
             fewer = tuple(kept for kept in found.pairs if kept != pair)
-            tried = _judged(cases, replace(found, pairs=fewer))
+            tried = _compared(cases, replace(found, pairs=fewer))
             if tried.wrong <= found.wrong:
                 found, idle = tried, True
     assert check_pairs(found.pairs) is None, found.pairs

@@ -27,7 +27,7 @@ class BrokerPolicy:
         self.edge = edge or EdgeRules()
         self.denied = denied or Denied()
         self.renames = renames or Renames()
-        self._asked = TranslatedFilters(self.exported_filters)
+        self._requested = TranslatedFilters(self.exported_filters)
 
     def allows_export(self, topic: str) -> bool:
         """Whether our clients' publications may leave on ``topic``, a name in the federation."""
@@ -50,7 +50,7 @@ class BrokerPolicy:
         self, added: Iterable[str], removed: Iterable[str]
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Translate a change of our clients' filters into a change of announced filters."""
-        return self._asked.change(added, removed)
+        return self._requested.change(added, removed)
 
     def follow(
         self, edge: EdgeRules, denied: Denied, wanted: Iterable[str]
@@ -60,12 +60,12 @@ class BrokerPolicy:
         ``wanted`` is all that our clients want.
         """
         self.edge, self.denied = edge, denied
-        return self._asked.renew(wanted)
+        return self._requested.renew(wanted)
 
     @property
     def not_imported(self) -> int:
         """The number of our clients' filters that are not announced."""
-        return self._asked.nameless
+        return self._requested.nameless
 
     def why_not(self, topic: str) -> str | None:
         """Why our clients' publications on their ``topic`` do not leave; ``None``: they may."""

@@ -61,7 +61,7 @@ class LinkPolicies:
     def outgoing(
         self, neighbour: BrokerId, frame: Frame, parts: Sequence[bytes | memoryview]
     ) -> Frame | None:
-        """The part of ``frame``, whose body is replaced by ``parts``, that may go to ``neighbour``.
+        """The part of ``frame``, with its body replaced by ``parts``, that may go to ``neighbour``.
 
         ``frame`` itself when all may, a copy with a shorter body, or ``None``: nothing.
         """

@@ -63,7 +63,7 @@ class Places:
         return topic in self._guests
 
     def culprit(self) -> tuple[BrokerId, int, str]:
-        """The origin whose topics find no place, how many places it has, and where most begin."""
+        """The origin with topics without a place, how many places it has, and where most begin."""
         ((account, _),) = self._turned_away.most_common(1) or [(self._largest, 0)]
         topics = self._accounts.get(account, {})
         newest = islice(reversed(topics), CULPRIT_TOPICS)
@@ -74,7 +74,7 @@ class Places:
     def take(
         self, topic: str, origin: BrokerId, *, found: bool = False
     ) -> tuple[str | None, str | None]:
-        """Give ``topic``, whose newest value is of ``origin``, a place.
+        """Give ``topic``, with its newest value of ``origin``, a place.
 
         Args:
             topic: A topic, perhaps one that has a place.

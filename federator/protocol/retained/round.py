@@ -81,8 +81,8 @@ class Round:
         self._newest: dict[str, _Newest] = {}
         # Versions that peers have, and that are out of date.
         self._behind: dict[tuple[Way, str], dict[str, Version]] = {}
-        self._asks: deque[tuple[Way, str, list[str]]] = deque()
-        self._asked: tuple[Way, str, list[str]] | None = None
+        self._requests: deque[tuple[Way, str, list[str]]] = deque()
+        self._open_request: tuple[Way, str, list[str]] | None = None
         self._long = LongValue()
         self._vanished = 0
 
@@ -134,14 +134,14 @@ class Round:
         for key in [key for key in self._pulls if key[1] == filter]:
             del self._pulls[key]
         self._waiting = deque(pull for pull in self._waiting if pull.filter != filter)
-        self._asks = deque(ask for ask in self._asks if ask[1] != filter)
+        self._requests = deque(ask for ask in self._requests if ask[1] != filter)
         self._newest = {t: newest for t, newest in self._newest.items() if newest.filter != filter}
         return self._start_pulls()
 
     def few_first(self) -> None:
         """Request values below filters with few values first."""
-        sizes = Counter(ask[1] for ask in self._asks)
-        self._asks = deque(sorted(self._asks, key=lambda ask: sizes[ask[1]]))
+        sizes = Counter(ask[1] for ask in self._requests)
+        self._requests = deque(sorted(self._requests, key=lambda ask: sizes[ask[1]]))
 
     @property
     def undecided(self) -> bool:
@@ -178,7 +178,7 @@ class Round:
                 asks.setdefault((newest.way, newest.filter), []).append(topic)
         for (way, filter), topics in asks.items():
             for some in _parts(topics, ASK_TOPICS_MAX):
-                self._asks.append((way, filter, some))
+                self._requests.append((way, filter, some))
         return erase, adopted
 
     def next_ask(self) -> tuple[Way, RetainedAsk] | None:
@@ -186,11 +186,11 @@ class Round:
 
         Topics that are no longer wanted are not requested.
         """
-        self._asked = None
-        while self._asks:
-            way, filter, topics = self._asks.popleft()
+        self._open_request = None
+        while self._requests:
+            way, filter, topics = self._requests.popleft()
             if topics := [topic for topic in topics if self.wanted(topic)]:
-                self._asked = way, filter, topics
+                self._open_request = way, filter, topics
                 at = self._long.next_at(way[-1], topics[0])
                 return way, RetainedAsk(filter, tuple(topics), at)
         return None
@@ -202,7 +202,7 @@ class Round:
 
         Values that did not fit will be requested next.
         """
-        asked = self._asked
+        asked = self._open_request
         if asked is None or way[-1] != asked[0][-1] or values.filter != asked[1]:
             return None
         if values.size:
@@ -214,8 +214,8 @@ class Round:
                 del missing[entry.topic]
                 taken.append((entry, packet))
         if missing and taken:
-            self._asks.appendleft((asked[0], asked[1], list(missing)))
-        self._asked = None
+            self._requests.appendleft((asked[0], asked[1], list(missing)))
+        self._open_request = None
         return taken
 
     def _on_part(
@@ -223,7 +223,7 @@ class Round:
     ) -> list[tuple[RetainedEntry, bytes]]:
         """Take a part of the first available value; queue the next part, or other values."""
         way, filter, topics = asked
-        whole, self._asked = None, None
+        whole, self._open_request = None, None
         for entry, part in zip(values.entries[:1], values.packets, strict=False):
             if entry.topic in topics:
                 topics = topics[topics.index(entry.topic) :]
@@ -232,7 +232,7 @@ class Round:
         if whole != b"":
             topics = topics[1:]
         if topics:
-            self._asks.appendleft((way, filter, topics))
+            self._requests.appendleft((way, filter, topics))
         return [(values.entries[0], whole)] if whole else []
 
     def news(self) -> Iterator[tuple[Way, RetainedBody]]:

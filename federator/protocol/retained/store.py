@@ -87,7 +87,7 @@ class RetainedStore:
     """The entries of one agent.
 
     Args:
-        topics_max: Entries held, tombstones included; ``Places`` decides whose.
+        topics_max: Entries held, tombstones included; ``Places`` decides which.
         tombstone_keep_us: How long a delete is remembered.
         allows_export: Whether values of our own clients on a topic may leave our broker.
         kept: Whether they stay for now, because only collectors want the topic: what a scan finds
@@ -289,9 +289,9 @@ class RetainedStore:
         while self.expire(now_us):
             yield
 
-    def _unseen(self, known: Version, seen_us: int) -> Version:
-        """The version of an unseen change after ``known`` and after ``seen_us``."""
-        return max(known.successor(self._self_id), Version(seen_us, 0, self._self_id))
+    def _unseen(self, version: Version, seen_us: int) -> Version:
+        """The version of an unseen change after ``version`` and after ``seen_us``."""
+        return max(version.successor(self._self_id), Version(seen_us, 0, self._self_id))
 
     def _place(self, topic: str, digest: int, *, since: int, now_us: int, seen_us: int) -> bool:
         """Classify one value that was found; ``True`` when it must be deleted."""

@@ -108,15 +108,15 @@ class Announcements:
                 # shows its former announcement, and the core renews its epoch.
                 return self._solicit(route, self._question(route, route.word), now_ms)
             return []
-        before = route.heard.get(ann.sender)
-        route.heard[ann.sender] = HeardCost(number, ann.cost, ann.in_mesh, ann.path)
+        before = route.offers.get(ann.sender)
+        route.offers[ann.sender] = HeardCost(number, ann.cost, ann.in_mesh, ann.path)
         if number > route.newest_number:
             route.newest = ann
         if route.forgotten and number == route.number:
             return self._revive(route, ann, now_ms)
         steps = self.lists.hear(route, ann, now_ms=now_ms)
         if number > route.number:
-            steps += self._hear_newer(route, now_ms)
+            steps += self._consider_newer(route, now_ms)
         else:
             steps += self._reroute(route, now_ms)
         if before is not None and before.in_mesh != ann.in_mesh and ann.sender in route.parents:
@@ -136,10 +136,10 @@ class Announcements:
         return route
 
     def _on_retraction(self, route: CoreRoute | None, ann: CoreAnn, now_ms: Millis) -> list[Step]:
-        offer = route.heard.get(ann.sender) if route is not None else None
+        offer = route.offers.get(ann.sender) if route is not None else None
         if route is None or offer is None or (ann.epoch, ann.seq) < offer.number:
             return []
-        del route.heard[ann.sender]
+        del route.offers[ann.sender]
         return self._reroute(route, now_ms)
 
     def on_link_up(self, neighbour: BrokerId) -> list[Step]:
@@ -159,14 +159,14 @@ class Announcements:
         for _, route in sorted(self.routes.items()):
             route.askers.discard(neighbour)
             route.sent.pop(neighbour, None)
-            route.told.pop(neighbour, None)
-            if route.heard.pop(neighbour, None) is not None:
+            route.sent_costs.pop(neighbour, None)
+            if route.offers.pop(neighbour, None) is not None:
                 steps += self._reroute(route, now_ms)
         return steps
 
     def on_link_cost(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
         """Choose parents again wherever ``neighbour`` offers a path: its link's cost changed."""
-        routes = [route for _, route in sorted(self.routes.items()) if neighbour in route.heard]
+        routes = [route for _, route in sorted(self.routes.items()) if neighbour in route.offers]
         return [step for route in routes for step in self._reroute(route, now_ms)]
 
     def on_solicit(self, solicit: Solicit, *, now_ms: Millis) -> list[Step]:
@@ -197,18 +197,18 @@ class Announcements:
 
     # -- routes --------------------------------------------------------------------------
 
-    def _hear_newer(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
+    def _consider_newer(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
         """Adopt a newer number, unless a cheaper copy of it is likely to follow.
 
         The copy of a nearest parent that is up is only late, perhaps because the queue of its link
         is long: we wait for it as long as for a parent's own copy, and for others only a moment.
         """
-        newer = [n for n, offer in route.heard.items() if offer.number > route.number]
+        newer = [n for n, offer in route.offers.items() if offer.number > route.number]
         costs = (route.cost_via(n, self._links.cost_to) for n in newer)
         if min(costs, default=UNREACHABLE) <= route.cost or not route.reachable:
             return self._adopt(route, now_ms)
-        parents = [p for p in route.parents[: route.ties] if p in route.heard]
-        late = any(route.heard[p].number <= route.number for p in parents)
+        parents = [p for p in route.parents[: route.ties] if p in route.offers]
+        late = any(route.offers[p].number <= route.number for p in parents)
         p = self._parameters
         hold_ms = p.parent_settle_ms if late else p.improvement_hold_ms
         self._timers.set_sooner((route.core, "hold"), Millis(now_ms + hold_ms))
@@ -229,7 +229,7 @@ class Announcements:
             return [CoreMoved(route.core), *self._starve(route, now_ms)]
         if route.cost == was[0]:
             # A refresh changes no route: old parents stay while their copy of the number travels.
-            route.unconfirmed = tuple(p for p in was[1] if p in route.heard)
+            route.unconfirmed = tuple(p for p in was[1] if p in route.offers)
             self._choose(route)
             settle_ms = Millis(now_ms + self._parameters.parent_settle_ms)
             self._timers.set((route.core, "settle"), settle_ms)
@@ -294,7 +294,7 @@ class Announcements:
     def _forget(self, route: CoreRoute, now_ms: Millis, *, reason: str) -> list[Step]:
         """Forget a core that seems to be dead; its number is kept."""
         was_reachable = route.reachable
-        route.heard, route.askers = {}, set()
+        route.offers, route.askers = {}, set()
         self._choose(route)
         gone = route.announced.filters.filters
         route.announced = RemoteList()
@@ -358,7 +358,7 @@ class Announcements:
             if neighbour == teacher and not tell_teacher:
                 continue  # this neighbour sent us the number
             if route.teaches(neighbour, connection.cost) and self._may_send(route, neighbour):
-                route.told[neighbour] = route.cost
+                route.sent_costs[neighbour] = route.cost
                 steps += self._links.send(neighbour, message)
         return steps
 
@@ -377,7 +377,7 @@ class Announcements:
         if route.newest is None or not self._parameters.transit:
             return []
         message = self._relayed(route)
-        route.told = dict.fromkeys(self._links.up, route.cost)
+        route.sent_costs = dict.fromkeys(self._links.up, route.cost)
         return [step for n in self._links.up for step in self._links.send(n, message)]
 
     def _question(self, route: CoreRoute, shown: CoreAnn | None = None) -> Solicit:

@@ -51,7 +51,7 @@ class CoreLists:
         """Repeat requests for lists that have not come; send the next pages of our own answers."""
         steps = self._sender.on_deadline(now_ms=now_ms)
         due = [self._routes[c] for c in self._timers.pop_due(now_ms) if c in self._routes]
-        return steps + [step for route in due for step in self._ask(route, now_ms)]
+        return steps + [step for route in due for step in self._request_list(route, now_ms)]
 
     def hear(self, route: CoreRoute, ann: CoreAnn, *, now_ms: Millis) -> list[Step]:
         """Apply the change of filters in an announcement."""
@@ -60,7 +60,7 @@ class CoreLists:
         changed = route.announced.offer(
             ann.added, ann.removed, digest=ann.digest, busy=self._is_busy(route)
         )
-        steps = self._ask(route, now_ms) + self._answer(route, now_ms)
+        steps = self._request_list(route, now_ms) + self._answer(route, now_ms)
         if changed:
             steps.append(AnnouncedFiltersChanged(route.core, changed, ann.gave_up))
         return steps
@@ -90,7 +90,7 @@ class CoreLists:
             steps.append(AnnouncedFiltersChanged(route.core, changed))
         return steps
 
-    def _ask(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
+    def _request_list(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
         """Request the whole list from a neighbour closer to the core, until the digests agree."""
         if route.announced.synced or route.forgotten:
             return []

@@ -61,13 +61,14 @@ class CoreRoute:
     # moment, so that a refresh changes no route.
     unconfirmed: tuple[BrokerId, ...] = ()
     # The last announcement of each neighbour.
-    heard: dict[BrokerId, HeardCost] = field(default_factory=dict)
+    offers: dict[BrokerId, HeardCost] = field(default_factory=dict)
     newest: CoreAnn | None = None  # the newest announcement received; adopted or about to be
     # The announcement with ``number``: we forward together what the core signed together.
     adopted: CoreAnn | None = None
     # Copies of ``number`` sent, by neighbour.
     sent: dict[BrokerId, int] = field(default_factory=dict)
-    told: dict[BrokerId, Cost] = field(default_factory=dict)  # the cost last sent to each neighbour
+    # The cost last sent to each neighbour.
+    sent_costs: dict[BrokerId, Cost] = field(default_factory=dict)
     announced: RemoteList = field(default_factory=RemoteList)  # the filters that the core announces
     # Neighbours that wait until ``announced`` is right.
     askers: set[BrokerId] = field(default_factory=set)
@@ -97,12 +98,12 @@ class CoreRoute:
         cost = link_cost(neighbour)
         if cost is None:
             return UNREACHABLE
-        return Cost(min(UNREACHABLE, self.heard[neighbour].cost + cost))
+        return Cost(min(UNREACHABLE, self.offers[neighbour].cost + cost))
 
     def nearest(self, link_cost: LinkCost, *, number: Number) -> BrokerId | None:
         """The neighbour with the cheapest path, among those that announced ``number``."""
         return min(
-            (n for n, offer in self.heard.items() if offer.number == number),
+            (n for n, offer in self.offers.items() if offer.number == number),
             key=lambda n: (self.cost_via(n, link_cost), n),
             default=None,
         )
@@ -110,14 +111,14 @@ class CoreRoute:
     @property
     def word(self) -> CoreAnn | None:
         """What the core signed under ``number``: its announcement without filters and path."""
-        said = self.adopted
-        if said is None:
+        adopted = self.adopted
+        if adopted is None:
             return None
-        return msgspec.structs.replace(said, added=(), removed=(), path=())
+        return msgspec.structs.replace(adopted, added=(), removed=(), path=())
 
     def path(self, self_id: BrokerId) -> tuple[BrokerId, ...]:
         """The brokers from us to the core by our first parent; empty when unknown."""
-        offer = self.heard.get(self.parents[0]) if self.parents else None
+        offer = self.offers.get(self.parents[0]) if self.parents else None
         usable = offer is not None and 0 < len(offer.path) < PATH_MAX
         return (self_id, *offer.path) if offer is not None and usable else ()
 
@@ -127,20 +128,20 @@ class CoreRoute:
         It takes over at once if it is feasible; otherwise a solicit makes it so.
         """
         first = self.parents[:1]
-        others = (n for n, h in self.heard.items() if n not in first and self_id not in h.path)
+        others = (n for n, h in self.offers.items() if n not in first and self_id not in h.path)
         ranked = ((self.cost_via(n, link_cost), n) for n in others)
         cost, best = min(ranked, default=(UNREACHABLE, None))
         return best if cost < UNREACHABLE else None
 
     def teaches(self, neighbour: BrokerId, link_cost: Cost) -> bool:
         """Whether another copy of ``number``, with our present cost, is news to ``neighbour``."""
-        sent, offer = self.told.get(neighbour), self.heard.get(neighbour)
+        sent, offer = self.sent_costs.get(neighbour), self.offers.get(neighbour)
         if sent is None or offer is None or offer.number != self.number:
             return True
         if self.cost + link_cost < offer.cost:
             return True  # a cheaper path
         # Or a fallback path, if the cost we last sent offered none: as a parent, which is closer to
-        # the core than the neighbour, or as a backup, whose path does not lead through the
+        # the core than the neighbour, or as a backup, with a path that does not lead through the
         # neighbour.
         return any(self.cost < bar <= sent for bar in (offer.cost, offer.cost + link_cost))
 
@@ -153,7 +154,7 @@ class CoreRoute:
         self.forgotten = False
         self.feasible_cost = UNREACHABLE
         self.unconfirmed = ()
-        self.sent, self.told = {}, {}
+        self.sent, self.sent_costs = {}, {}
 
     def choose(self, link_cost: LinkCost, *, redundancy: int, slack_percent: int) -> None:
         """Set cost and parents from the feasible neighbours.
@@ -162,7 +163,7 @@ class CoreRoute:
         whose path costs at most ``slack_percent`` more. For a present parent only half of the
         excess counts: costs that follow delays fluctuate, and each new parent needs our whole list.
         """
-        offers, before = self.heard, self.cost
+        offers, before = self.offers, self.cost
         # The feasibility condition: closer to the core than any cost we announced. No cycles.
         ways = {
             n: self.cost_via(n, link_cost)
@@ -195,14 +196,14 @@ class FormerWords:
     """
 
     def __init__(self, *, cores_max: int) -> None:
-        self._words: Recent[BrokerId, CoreAnn] = Recent(cores_max)
+        self._latest: Recent[BrokerId, CoreAnn] = Recent(cores_max)
 
     def __len__(self) -> int:
-        return len(self._words)
+        return len(self._latest)
 
-    def keep(self, word: CoreAnn) -> None:
+    def keep(self, ann: CoreAnn) -> None:
         """Remember the last announcement of an erased core."""
-        self._words.put(word.core, word)
+        self._latest.put(ann.core, ann)
 
     def take(self, core: BrokerId, epoch: Epoch) -> CoreAnn | None:
         """The last announcement of ``core``, which is now announced again under ``epoch``.
@@ -210,6 +211,6 @@ class FormerWords:
         It is dropped if it is further ahead than a solicit can move an epoch: the core would not
         believe it, and could never return.
         """
-        word = self._words.pop(core, None)
-        believable = word is not None and word.epoch - epoch <= EPOCH_LEAP_MAX
-        return word if believable else None
+        ann = self._latest.pop(core, None)
+        believable = ann is not None and ann.epoch - epoch <= EPOCH_LEAP_MAX
+        return ann if believable else None

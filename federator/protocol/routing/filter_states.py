@@ -30,7 +30,7 @@ class FilterState(msgspec.Struct, gc=False):
     core: BrokerId | None = None  # the core that we follow; our own id if we are the core
     previous: BrokerId | None = None  # the core before, during the hand-over
     stays: bool = False  # whether we stay in the mesh of the core before
-    member_of: tuple[BrokerId, ...] = ()  # other cores whose meshes of this filter we belong to
+    member_of: tuple[BrokerId, ...] = ()  # other cores with meshes of this filter that we belong to
     meshed: tuple[BrokerId, ...] = ()  # next hops in the meshes, without flooding
     # Next hops and cores that became unreachable while others still wanted the filter.
     missing: tuple[BrokerId, ...] = ()
@@ -41,11 +41,11 @@ class SharedStates:
     """One shared object for all filters with the same state."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], FilterState] = {}  # by content
+        self._by_content: dict[tuple[object, ...], FilterState] = {}  # by content
 
     def like(self, state: FilterState) -> FilterState:
         """The shared object with the content of ``state``."""
         fields = (*astuple(state)[:-1], id(state.route))  # equal routes are the same object
-        if len(self._known) >= SHARED_STATES_MAX:
-            self._known = {}
-        return self._known.setdefault(fields, state)
+        if len(self._by_content) >= SHARED_STATES_MAX:
+            self._by_content = {}
+        return self._by_content.setdefault(fields, state)

@@ -47,7 +47,7 @@ class Flooding:
         return earliest(self._cores.next_deadline_ms(), self._filters.next_deadline_ms())
 
     def pop_due(self, now_ms: Millis) -> tuple[list[BrokerId], list[str]]:
-        """The cores, and the filters without their core, whose flooding ends now."""
+        """The cores, and the filters without their core, for which flooding ends now."""
         cores = self._cores.pop_due(now_ms)
         for core in cores:
             self._charge(core, now_ms)
@@ -67,7 +67,7 @@ class Flooding:
             self._charge(core, now_ms)
 
     def on_core_changed(self, filter_: str, lost: BrokerId, *, now_ms: Millis) -> bool:
-        """Keep flooding ``filter_``, whose core is now another one, or still unknown.
+        """Keep flooding ``filter_``: its core is now another one, or still unknown.
 
         ``lost`` was its core, and is unreachable. Returns whether the filter was flooded.
         """

@@ -1,8 +1,8 @@
 """Meshes: for each filter, its core and the brokers that carry it.
 
-A broker whose clients want a filter that no better core announces becomes its core. Every other
-broker with subscribers, or with a child that wants the filter, reports to its parents towards the
-core; so it and the brokers in between become mesh members.
+A broker with clients that want a filter, which no better core announces, becomes its core. Every
+other broker with subscribers, or with a child that wants the filter, reports to its parents towards
+the core; so it and the brokers in between become mesh members.
 
 Election is a comparison of ranks and nothing more; all the rest tracks which broker wants what from
 which. When a better core takes over, the old mesh carries data until the new one stands
@@ -198,7 +198,7 @@ class Meshes:
     def on_membership(self, message: MeshMembAnn, *, now_ms: Millis) -> list[Step]:
         """Handle a neighbour's report: it chose us as a parent, still does, or leaves."""
         core, child = message.core, message.sender
-        if self._links.cost_to(child) is None or not self._knows(core, message):
+        if self._links.cost_to(child) is None or not self._is_current(core, message):
             return []
         children = self.children.setdefault(core, {})
         list_ = children.setdefault(child, RemoteList())
@@ -241,7 +241,7 @@ class Meshes:
                 state.child_cores = tuple(cores)
         return self._reevaluate_all(filters, now_ms, lost=lost)
 
-    def _knows(self, core: BrokerId, message: MeshMembAnn) -> bool:
+    def _is_current(self, core: BrokerId, message: MeshMembAnn) -> bool:
         if core == self._links.self_id:
             return message.epoch == self._links.epoch
         route = self._announcements.routes.get(core)
@@ -476,7 +476,7 @@ class Meshes:
         route = self._announcements.routes.get(core)
         if route is None or not route.parents:
             return ()
-        offers = route.heard
+        offers = route.offers
         nearest = route.parents[: route.ties]
         best = min(nearest, key=lambda p: (not (p in offers and offers[p].in_mesh), p))
         return (best,)

@@ -131,7 +131,7 @@ class TopicRouting:
         self._collects[core] = filters
         if not filters:
             del self._collects[core]
-        changed = [(each, self.states.get(each)) for each in sorted(before ^ filters)]
+        changed = [(filter_, self.states.get(filter_)) for filter_ in sorted(before ^ filters)]
         return [self._changed(f, state, lost=False) for f, state in changed if state is not None]
 
     def wants(self, filter_: str) -> bool:

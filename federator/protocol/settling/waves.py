@@ -107,7 +107,7 @@ class _Passing:
     filters: _Aimed
     asker: BrokerId
     until_ms: Millis
-    heard: set[BrokerId] = field(default_factory=set)
+    answered: set[BrokerId] = field(default_factory=set)
     waiting: set[BrokerId] | None = None  # ``None`` until it was forwarded
 
 
@@ -169,7 +169,7 @@ class Settling:
         self._waiting.append(question)
         # A wave under way is checked when it is due: checking it for each question would cost the
         # more, the more there are.
-        while self._own is None and self._ask_on(now_ms):
+        while self._own is None and self._continue_wave(now_ms):
             pass
 
     def on_wave(self, wave: Wave, *, now_ms: Millis) -> None:
@@ -178,7 +178,7 @@ class Settling:
             self._take(wave, now_ms)
         elif wave.core is None:
             # Our own wave came back round a cycle: that neighbour need not answer it.
-            self._hear(wave.epoch, wave.number, wave.sender)
+            self._stop_waiting(wave.epoch, wave.number, wave.sender)
         self.proceed(now_ms=now_ms)
 
     def on_echo(self, echo: Echo, *, now_ms: Millis) -> None:
@@ -187,9 +187,9 @@ class Settling:
         if echo.origin != self.self_id:
             passing = self._passing.get((echo.origin, core))
             if passing is not None and passing.number == (echo.epoch, echo.number):
-                passing.heard.add(echo.sender)
+                passing.answered.add(echo.sender)
         elif core is None:
-            self._hear(echo.epoch, echo.number, echo.sender)
+            self._stop_waiting(echo.epoch, echo.number, echo.sender)
         elif own is not None and core in own.asked and echo.number == own.number:
             own.cores[core] = True
         self.proceed(now_ms=now_ms)
@@ -199,7 +199,7 @@ class Settling:
         if self._own is not None and self._own.waiting is not None:
             self._own.waiting.discard(neighbour)
         for place, passing in list(self._passing.items()):
-            passing.heard.add(neighbour)
+            passing.answered.add(neighbour)
             if passing.asker == neighbour:
                 del self._passing[place]
         self.proceed(now_ms=now_ms)
@@ -211,12 +211,12 @@ class Settling:
                 del self._passing[place]
             else:
                 self._pass(place, passing)
-        while self._ask_on(now_ms):
+        while self._continue_wave(now_ms):
             pass
 
     # Our own questions
 
-    def _ask_on(self, now_ms: Millis) -> bool:
+    def _continue_wave(self, now_ms: Millis) -> bool:
         """Continue our own wave; return whether it ended."""
         if self._own is None:
             self._begin(now_ms)
@@ -255,7 +255,7 @@ class Settling:
         return self.self_id if core is None else core
 
     def _begin(self, now_ms: Millis) -> None:
-        """Start a wave for the questions whose filters we have announced ourselves."""
+        """Start a wave for the questions with filters that we have announced ourselves."""
         if not self._waiting or now_ms < self._begin_ms:
             return
         self._begin_ms = Millis(now_ms + BEGIN_GAP_MS)
@@ -306,7 +306,7 @@ class Settling:
         for neighbour in sorted(to):
             self.context.send(neighbour, wave)
 
-    def _hear(self, epoch: Epoch, number: int, neighbour: BrokerId) -> None:
+    def _stop_waiting(self, epoch: Epoch, number: int, neighbour: BrokerId) -> None:
         own = self._own
         if own is None or own.waiting is None:
             return
@@ -332,7 +332,7 @@ class Settling:
         place, number = (wave.origin, wave.core), (wave.epoch, wave.number)
         passing = self._passing.get(place)
         if passing is not None and number == passing.number:
-            passing.heard.add(wave.sender)
+            passing.answered.add(wave.sender)
             return
         if (passing is not None and number < passing.number) or len(self._passing) >= WAVES_MAX:
             return
@@ -356,7 +356,7 @@ class Settling:
             wave = Wave(self.self_id, origin, epoch, number, core, passing.filters)
             for neighbour in sorted(to):
                 context.send(neighbour, wave)
-        if not passing.waiting <= passing.heard:
+        if not passing.waiting <= passing.answered:
             return
         if core is None and not all(context.is_routed(f, to) for f, to in passing.filters):
             return

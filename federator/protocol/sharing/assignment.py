@@ -29,7 +29,7 @@ from federator.protocol.sharing.membership import GroupKey, Members, Membership
 from federator.protocol.types import BrokerId
 
 TOPICS_MAX = 4_096
-"""Topics whose picks are cached."""
+"""Topics with cached picks."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +44,7 @@ class Pick:
     _credit: dict[BrokerId, int] = field(default_factory=dict)
 
     def next(self) -> BrokerId:
-        """The broker whose turn it is: the one with most credit, which then pays.
+        """The next broker: the one with most credit, which then pays.
 
         This is smooth weighted round robin.
         """

@@ -1,12 +1,12 @@
 """Which brokers have members of which group, according to announcements.
 
-A broker whose number of members changes announces the new record and withdraws the old one, and the
-two need not arrive together. So records are kept as a set per broker: while both stand, the larger
-number counts, and a broker is gone only with its last record.
+When its number of members changes, a broker announces the new record and withdraws the old one, and
+the two need not arrive together. So records are kept as a set per broker: while both stand, the
+larger number counts, and a broker is gone only with its last record.
 
-A group whose members all became unreachable without leaving was not given up, so it is still owed
-what is published meanwhile: for a while it stays wanted, and publications are held until it has
-members again. The same holds for groups that an agent knew before its restart.
+A group with members that all became unreachable without leaving was not given up, so it is still
+owed what is published meanwhile: for a while it stays wanted, and publications are held until it
+has members again. The same holds for groups that an agent knew before its restart.
 
 Source: docs/protocol.md 12.
 """
@@ -174,7 +174,7 @@ ORPHANS_MAX: Final = 10_000
 
 @dataclass(kw_only=True, eq=False)
 class Orphans:
-    """Groups whose members all became unreachable, each kept for ``keep_ms``."""
+    """Groups after all members became unreachable, each kept for ``keep_ms``."""
 
     keep_ms: int
     orphans_max: int = ORPHANS_MAX  # beyond this the oldest is forgotten
@@ -188,7 +188,7 @@ class Orphans:
         return frozenset(self._until_ms)
 
     def lose(self, key: GroupKey, *, now_ms: Millis) -> None:
-        """Remember ``key``, whose last members became unreachable."""
+        """Remember ``key``: its last members became unreachable."""
         self._until_ms.put(key, Millis(now_ms + self.keep_ms))
 
     def find(self, keys: Iterable[GroupKey]) -> None:

@@ -1,1 +1,1 @@
-"""Flows over planned trees: whose plans an agent follows and for how long, and measurements."""
+"""Flows over planned trees: which plans an agent follows and for how long, and measurements."""

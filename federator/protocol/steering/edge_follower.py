@@ -116,11 +116,11 @@ class EdgeFollower:
     def _complain(self) -> None:
         """Log once what a steerer may not do here."""
         why = self.why_not()
-        hinders = why in (NOT_ALLOWED, TOO_MANY) or bool(why and why == self.obstacle)
-        if hinders and not self._complained and self._plan is not None:
+        is_obstacle = why in (NOT_ALLOWED, TOO_MANY) or bool(why and why == self.obstacle)
+        if is_obstacle and not self._complained and self._plan is not None:
             details: dict[str, int | str] = {"steerer": self._plan.steerer, "reason": why}
             self.note(Notice("steer.not_allowed", "warning", details))
-        self._complained = hinders
+        self._complained = is_obstacle
 
 
 class KeptMeter:

@@ -32,7 +32,7 @@ from federator.protocol.types import BrokerId, Millis
 WINDOW_MS: Final = 1_000
 WINDOWS: Final = 10
 ROUTES_MAX: Final = 1_024
-"""Routes whose counters wait to be added to flows."""
+"""Routes with counters that are still to be added to flows."""
 
 NEWCOMERS_MAX: Final = 1_024
 SPARE: Final = 2

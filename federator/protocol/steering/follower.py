@@ -62,8 +62,8 @@ class PlanFollower:
         self.refused = 0
         self._book, self._ways, self._self_id = book, ways, self_id
         self._tell, self._note, self._follow_edge = tell, note, follow_edge
-        self._told: RateLimiter[tuple[bytes, BrokerId]]
-        self._told = RateLimiter(gap_ms=TELL_GAP_MS, keys_max=TOLD_MAX)
+        self._reported: RateLimiter[tuple[bytes, BrokerId]]
+        self._reported = RateLimiter(gap_ms=TELL_GAP_MS, keys_max=TOLD_MAX)
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=16)
         self._follows = False  # whether we follow a plan
 
@@ -115,17 +115,17 @@ class PlanFollower:
 
     def on_torn(self, tree: bytes, sender: BrokerId, now: Now) -> None:
         """A frame came from ``sender`` over a tree that is torn here: report it."""
-        if self._told.allow((tree, sender), now.ms):
+        if self._reported.allow((tree, sender), now.ms):
             self._tell(sender, TreeTorn(self._self_id, tree))
 
-    def on_message(self, told: TreeTorn, now: Now) -> None:
+    def on_message(self, message: TreeTorn, now: Now) -> None:
         """A neighbour reports a torn tree: mark it torn here in that direction."""
-        if not self._ways.trees.tear(told.tree, told.sender, now.ms):
+        if not self._ways.trees.tear(message.tree, message.sender, now.ms):
             return
         self._ways.trees_changed(now)
-        branch = self._ways.trees.branch(told.tree)
+        branch = self._ways.trees.branch(message.tree)
         if branch is not None and branch.parent is not None:
-            self.on_torn(told.tree, branch.parent, now)
+            self.on_torn(message.tree, branch.parent, now)
 
     def _end(self, why: str, now: Now) -> None:
         self._ways.follow_trees((), now)

@@ -20,13 +20,13 @@ class Journey:
     came: dict[Hop, Traced] = field(default_factory=dict)  # the report about each hop
     names: dict[str, str] = field(default_factory=dict)  # names of brokers on the way, by id
 
-    def take(self, told: Traced) -> None:
+    def take(self, report: Traced) -> None:
         """Store the report of one more broker."""
-        self.names |= told.names
-        if len(told.path) == 1:
-            self.start = told
+        self.names |= report.names
+        if len(report.path) == 1:
+            self.start = report
         else:
-            self.came[told.path[-2], told.path[-1]] = told
+            self.came[report.path[-2], report.path[-1]] = report
 
     @property
     def waited_for(self) -> list[Hop]:

@@ -199,7 +199,7 @@ class SpoolReader:
             self._end_question(question, again, result, now_ms=now_ms)
         return result
 
-    def _take(self, question: _Question, again: Again, lines: bytes, told: Taken) -> None:
+    def _take(self, question: _Question, again: Again, lines: bytes, outcome: Taken) -> None:
         if question.broken is not None or again.batch_first > self.taken + 1:
             question.broken = question.broken or "not given"
             return
@@ -207,21 +207,21 @@ class SpoolReader:
             batches = read_batches(lines, again, broker=self.broker)
         except DecodeError as error:
             question.broken = "unreadable"
-            told.fault = error
+            outcome.fault = error
             return
         through = min(again.batch_last, question.last)
         for batch in batches:
             if self.taken < batch.number <= through:
                 if batch.number > self.taken + 1:
-                    self._pass_over(batch.number - 1, SKIPPED, told)
+                    self._pass_over(batch.number - 1, SKIPPED, outcome)
                 self.taken = batch.number
-                told.found.append(batch)
+                outcome.found.append(batch)
         if self.taken < through:
-            self._pass_over(through, SKIPPED, told)
+            self._pass_over(through, SKIPPED, outcome)
         self._refusals = 0
 
     def _end_question(
-        self, question: _Question, again: Again, told: Taken, *, now_ms: Millis
+        self, question: _Question, again: Again, outcome: Taken, *, now_ms: Millis
     ) -> None:
         """Finish the request after the last answer to it has come."""
         self._question = None
@@ -235,10 +235,10 @@ class SpoolReader:
             self._refusals += 1
             if self.pace.refusals_max is not None and self._refusals >= self.pace.refusals_max:
                 self._refusals = 0
-                self._pass_over(self.taken + 1, question.broken or "not given", told)
+                self._pass_over(self.taken + 1, question.broken or "not given", outcome)
 
-    def _pass_over(self, last: int, reason: Reason, told: Taken) -> None:
-        told.found.append(Missing(self.taken + 1, last, reason))
+    def _pass_over(self, last: int, reason: Reason, outcome: Taken) -> None:
+        outcome.found.append(Missing(self.taken + 1, last, reason))
         self.taken = last
 
 

@@ -27,7 +27,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     """Retained on ``metrics/head``: the batches in the spool, both ends included."""
 
     v: Literal[1] = 1  # version of this format
-    broker: Id  # whose spool it is
+    broker: Id  # the broker of the spool
     spool: SpoolId  # which
     first: Positive  # the oldest batch held; ``last + 1`` while none is
     last: Natural  # the newest; 0 before the first

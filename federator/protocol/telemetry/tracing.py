@@ -98,10 +98,10 @@ def echo(logbook: Logbook, onward: Onward, *, epoch: Epoch, number: int) -> Trac
     )
 
 
-def towards_origin(heard: TraceEcho, self_id: BrokerId) -> TraceEcho | None:
-    """``heard`` as we forward it, or keep it when ``at`` is 0; ``None``: it is not for us."""
-    at = heard.at - 1
-    fits = len(heard.path) == len(heard.times_us) > heard.at > 0
-    if not fits or heard.path[heard.at] != heard.sender or heard.path[at] != self_id:
+def towards_origin(echo: TraceEcho, self_id: BrokerId) -> TraceEcho | None:
+    """``echo`` as we forward it, or keep it when ``at`` is 0; ``None``: it is not for us."""
+    at = echo.at - 1
+    fits = len(echo.path) == len(echo.times_us) > echo.at > 0
+    if not fits or echo.path[echo.at] != echo.sender or echo.path[at] != self_id:
         return None
-    return msgspec.structs.replace(heard, sender=self_id, at=at)
+    return msgspec.structs.replace(echo, sender=self_id, at=at)

@@ -77,9 +77,9 @@ class Directory:
         """The brokers and addresses to dial after a restart."""
         return tuple((id, member.address) for id, member in self)
 
-    def recall(self, known: Iterable[tuple[BrokerId, str]], *, now_ms: Millis) -> None:
+    def recall(self, addresses: Iterable[tuple[BrokerId, str]], *, now_ms: Millis) -> None:
         """Expect brokers that we knew before our restart."""
-        for id, address in known:
+        for id, address in addresses:
             if self._has_room(id):
                 self._members[id] = Member(address, missed_at_ms=now_ms)
                 self.expected.add(id)

@@ -16,7 +16,7 @@ from federator.protocol.types import BrokerId, Millis
 
 MEASURED_MAX: Final = 4_096
 _ORDER: Final = 1_000_000
-"""Plus a broker's id: the ring whose order is the one in which the broker measures others."""
+"""Plus a broker's id: the ring in the order in which the broker measures others."""
 
 
 class Distances:

@@ -1,7 +1,7 @@
 """Connectivity of a graph of brokers: parts, brokers and links it cannot lose, diameter.
 
-An articulation point is a broker whose death parts the others; a bridge is a link whose loss does.
-A graph without either survives any single death, and is called 2-connected.
+An articulation point is a broker that the others need to stay connected; a bridge is a link that
+all need. A graph without either survives any single death, and is called 2-connected.
 
 Source: Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1 (1972).
 """
@@ -81,7 +81,7 @@ def diameter_of(near: Near) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Weak:
-    """The brokers and links whose loss would part a graph, ascending."""
+    """The brokers and links that a graph needs to stay connected, ascending."""
 
     brokers: tuple[BrokerId, ...]  # articulation points
     links: tuple[Pair, ...]  # bridges

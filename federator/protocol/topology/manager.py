@@ -78,7 +78,7 @@ class TopologyManager:
         self._distances = Distances(links.self_id)
         self._seeds_dialled: set[str] = set()
         self._timers: Timers[str] = Timers()
-        self._remembered: tuple[tuple[BrokerId, str], ...] = self.parameters.known
+        self._remembered: tuple[tuple[BrokerId, str], ...] = self.parameters.addresses_before
         self._next_change_ms = Millis(0)
         self._next_exchange_ms = Millis(0)
         self._lacking_since_ms: Millis | None = None
@@ -103,10 +103,10 @@ class TopologyManager:
             return []
         if "review" not in self._timers:
             self._next_exchange_ms = Millis(now_ms + self.parameters.exchange_ms)
-            self.directory.recall(self.parameters.known, now_ms=now_ms)
+            self.directory.recall(self.parameters.addresses_before, now_ms=now_ms)
         self.directory.start_over(now_ms=now_ms)
         self._timers.set("review", Millis(now_ms + self.parameters.look_ms))
-        return [*self._seeds(), *self._say()]
+        return [*self._seeds(), *self._announce()]
 
     def keep(self, addresses: Iterable[str]) -> None:
         """Store the addresses of the links that the operator configured."""
@@ -178,7 +178,7 @@ class TopologyManager:
         if "remember" in due:
             steps += self._remember()
         if due and self._links.listening:
-            steps += self._say()
+            steps += self._announce()
         return steps
 
     def beside(self) -> set[BrokerId]:
@@ -458,7 +458,7 @@ class TopologyManager:
             proof=self._warrant.sign(address, epoch),
         )
 
-    def _say(self) -> list[Step]:
+    def _announce(self) -> list[Step]:
         if not self._links.address or self.parameters.hidden:
             return []
         place, before = self.place(), self.said

@@ -16,7 +16,9 @@ class TopologyParameters:
     neighbours: int = 6  # links wanted; a broker has one more or less at times
     seeds: tuple[str, ...] = ()  # addresses to join by
     kept: frozenset[str] = frozenset()  # addresses of links that the operator configured
-    known: tuple[tuple[BrokerId, str], ...] = ()  # brokers and addresses from before our restart
+    addresses_before: tuple[
+        tuple[BrokerId, str], ...
+    ] = ()  # brokers and addresses from before our restart
     look_ms: Millis = Millis(1_000)  # between two reviews of our links
     # Between two links given up; a new one is kept for half of it.
     settle_ms: Millis = Millis(10_000)

@@ -23,7 +23,7 @@ from federator.protocol.trust.certificates import (
 from federator.protocol.trust.primitives import Verifier
 
 GENUINE_MAX = 4_096
-"""Certificates whose signature was verified. Their validity is checked every time."""
+"""Certificates with a verified signature. Their validity is checked every time."""
 
 
 _CLOCKS = "see the clocks of both hosts"
@@ -57,19 +57,19 @@ class Authority:
         certificate, issuer = self._genuine.get(data) or self._examine(data)
         if issuer not in self.trusted:
             raise DistrustError(f"signed by key {fingerprint(issuer)}, which is not trusted")
-        who = f"certificate {certificate.serial.hex()} of {certificate.holder}"
+        subject = f"certificate {certificate.serial.hex()} of {certificate.holder}"
         if certificate.federation != self._federation:
-            raise DistrustError(f"{who} is for federation {certificate.federation!r}")
+            raise DistrustError(f"{subject} is for federation {certificate.federation!r}")
         if certificate.role != role:
-            raise DistrustError(f"{who} does not speak as {role}")
+            raise DistrustError(f"{subject} does not speak as {role}")
         if now_s < certificate.not_before_s:
             when = f"but in {_span(certificate.not_before_s - now_s)} by our clock"
-            raise DistrustError(f"{who} is not valid yet, {when}: {_CLOCKS}")
+            raise DistrustError(f"{subject} is not valid yet, {when}: {_CLOCKS}")
         if now_s >= certificate.expires_s:
             when = f"{_span(now_s - certificate.expires_s)} ago by our clock"
-            raise DistrustError(f"{who} has expired, {when}: {_CLOCKS}")
+            raise DistrustError(f"{subject} has expired, {when}: {_CLOCKS}")
         if issuer in self._revoked and certificate.serial in self._revoked[issuer][0].serials:
-            raise DistrustError(f"{who} is revoked")
+            raise DistrustError(f"{subject} is revoked")
         return certificate
 
     def revoke(self, data: bytes) -> bool:

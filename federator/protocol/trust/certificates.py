@@ -31,7 +31,7 @@ _SigningKey = Annotated[
 Signature = Annotated[bytes, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 
 Role = Literal["agent", "gateway", "operator", "collector", "steerer"]
-"""In whose role a holder may send. A reader of the metrics stream asks as a collector."""
+"""The role in which a holder may send. A reader of the metrics stream asks as a collector."""
 
 
 class Certificate(msgspec.Struct, frozen=True, array_like=True):

@@ -262,14 +262,14 @@ class Guard:
             return sender, body, None
         greeting, text, signature = unpack(payload)
         certificate = self.authority.judge(greeting.certificate, now_s=self._now_s())
-        who = f"a greeting of {certificate.id}"
+        subject = f"a greeting of {certificate.id}"
         if greeting.kind != kind:
-            raise DistrustError(f"{who} for topic {greeting.kind[:20]!r} on topic {kind!r}")
+            raise DistrustError(f"{subject} for topic {greeting.kind[:20]!r} on topic {kind!r}")
         if greeting.to not in (None, self.ours.certificate.id):
-            raise DistrustError(f"{who} is for {greeting.to}")
+            raise DistrustError(f"{subject} is for {greeting.to}")
         expected = signed_text(self._federation, text)
         if not self._verify(certificate.signing_key, signature, expected):
-            raise DistrustError(f"the signature on {who} is wrong")
+            raise DistrustError(f"the signature on {subject} is wrong")
         return certificate.id, greeting.body, greeting
 
     def admit(
@@ -346,7 +346,7 @@ class Guard:
             del self._epochs[self._peers.popitem(last=False)[0]]
 
     def forget_distrusted(self) -> list[BrokerId]:
-        """Forget neighbours whose certificates expired or were revoked; return them."""
+        """Forget neighbours with expired or revoked certificates; return them."""
         gone: list[BrokerId] = []
         for id_, peer in list(self._peers.items()):
             try:

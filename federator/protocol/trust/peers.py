@@ -59,7 +59,7 @@ class Peer:
 
     agreement: KeyAgreement  # its newest half of the key agreement
     counter: int = 0  # the counter of its last greeting
-    willed: int = -1  # the newest connection whose Will came
+    willed: int = -1  # the newest connection of which the Will came
     holds: bytes = b""  # the name of the half of ours that it announced to have
     # Numbers of its seals already received, by channel.
     windows: tuple[SeenNumbers, ...] = field(

@@ -128,20 +128,20 @@ class WordJudge:
         certificate = self._authority.judge(
             signed.certificate, now_s=now_us // 1_000_000, role=role
         )
-        who = certificate.holder
+        holder = certificate.holder
         if name and certificate.holder_name != name:
-            raise DistrustError(f"{who} speaks in the name of {name}")
+            raise DistrustError(f"{holder} speaks in the name of {name}")
         if addressee != to:
-            raise DistrustError(f"a word of {who} is for another, or for an earlier start")
+            raise DistrustError(f"a word of {holder} is for another, or for an earlier start")
         if ages and abs(now_us - number) > LATE_MAX_US:
-            raise DistrustError(f"a word of {who} is old: see the clocks of both hosts")
-        source = (who, place, topic)
+            raise DistrustError(f"a word of {holder} is old: see the clocks of both hosts")
+        source = (holder, place, topic)
         newest = self._newest[role].get(source, (0, 0))
         if (since, number) < newest or ((since, number) == newest and not stays):
-            raise DistrustError(f"a word of {who} came before")
+            raise DistrustError(f"a word of {holder} came before")
         text = _signed_text(topic, data[: _HEADER.size], body + b"}")
         if not self._verify(certificate.signing_key, signed.signature, text):
-            raise DistrustError(f"the signature on a word of {who} is wrong")
+            raise DistrustError(f"the signature on a word of {holder} is wrong")
         self._newest[role].put(source, (since, number))
         self._proven.add((role, name))
 

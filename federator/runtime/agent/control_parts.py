@@ -163,7 +163,9 @@ class ControlParts:
         handle = self.handle
         yield Part(
             subscriptions=self.traffic.subscriptions(),
-            messages=dict.fromkeys(get_args(NodeMessage), lambda said: handle(Received(said))),
+            messages=dict.fromkeys(
+                get_args(NodeMessage), lambda message: handle(Received(message))
+            ),
         )
         yield self.outboxes.part()
         if self.keys is not None:

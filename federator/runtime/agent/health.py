@@ -68,11 +68,11 @@ class HealthReporter:
     def __post_init__(self) -> None:
         self._topic = health_topic(self.settings.federation)
         self._state_topic = connection_state_topic(self.settings.broker_id)
-        self._told: Health | None = None
-        self._word: Word | None = None
+        self._published_health: Health | None = None
+        self._standing_word: Word | None = None
         self._stood = 0  # checks with the same standing
         self._logged: Word | None = None
-        self._told_links: dict[ConnId, bytes] = {}
+        self._published_digits: dict[ConnId, bytes] = {}
 
     def part(self) -> Part:
         return Part(tasks={"health": self.run}, leave=self.withdraw)
@@ -83,9 +83,9 @@ class HealthReporter:
         while True:
             again = checks % round(EVERY_S / CHECK_S) == 0
             health = self._now()
-            self._tell(health, again=again)
+            self._publish_health(health, again=again)
             if self.settings.links.notifications:
-                self._tell_links(again=again)
+                self._publish_link_digits(again=again)
             self.home_assistant.tell(health)
             checks += 1
             await beat(CHECK_S)
@@ -93,12 +93,12 @@ class HealthReporter:
     def withdraw(self) -> None:
         """Publish on an orderly exit what the Wills would."""
         gone = _health(self.settings, self.links.epoch, "down", "it was stopped", {})
-        _say(self.data_link, self._topic, encode(gone))
+        _publish_retained(self.data_link, self._topic, encode(gone))
         self.home_assistant.withdraw()
         if self.settings.links.notifications:
             for neighbour in self.neighbours.all:
                 if neighbour.outbox_of is None:
-                    _say(neighbour.data, self._state_topic, LINK_DOWN)
+                    _publish_retained(neighbour.data, self._state_topic, LINK_DOWN)
 
     def _now(self) -> Health:
         """Our health, not yet dated."""
@@ -117,19 +117,19 @@ class HealthReporter:
         self._log_standing(standing)
         return replace(health, standing=standing.word.value, standing_reasons=standing.reasons)
 
-    def _tell(self, health: Health, *, again: bool) -> None:
+    def _publish_health(self, health: Health, *, again: bool) -> None:
         link = self.data_link
         if not link.connected:
-            self._told = None  # our Will is retained there
-        elif again or health != self._told:
-            self._told = health
+            self._published_health = None  # our Will is retained there
+        elif again or health != self._published_health:
+            self._published_health = health
             told_now = replace(health, at_us=wall_clock_us(), leaves=self.leaves())
-            _say(link, self._topic, encode(told_now))
+            _publish_retained(link, self._topic, encode(told_now))
 
     def _log_standing(self, standing: Standing) -> None:
         """Log our standing once it has lasted a while."""
-        self._stood = self._stood + 1 if standing.word == self._word else 1
-        self._word = standing.word
+        self._stood = self._stood + 1 if standing.word == self._standing_word else 1
+        self._standing_word = standing.word
         stands_s = SETTLES_S if standing.settling else STANDS_S
         if self._stood >= stands_s / CHECK_S and standing.word != self._logged:
             self._logged = standing.word
@@ -139,7 +139,7 @@ class HealthReporter:
             else:
                 _log.warning("agent.standing", **fields)
 
-    def _tell_links(self, *, again: bool) -> None:
+    def _publish_link_digits(self, *, again: bool) -> None:
         links = self.links
         digits: dict[ConnId, bytes] = {}
         for neighbour in self.neighbours.all:
@@ -147,9 +147,9 @@ class HealthReporter:
             if conn is None or not data.connected or neighbour.outbox_of is not None:
                 continue
             digits[conn] = LINK_UP if any(k.conn == conn for k in links.up.values()) else LINK_DOWN
-            if again or self._told_links.get(conn) != digits[conn]:
-                _say(data, self._state_topic, digits[conn])
-        self._told_links = digits
+            if again or self._published_digits.get(conn) != digits[conn]:
+                _publish_retained(data, self._state_topic, digits[conn])
+        self._published_digits = digits
 
 
 def _health(
@@ -176,7 +176,7 @@ def _health(
     )
 
 
-def _say(link: MqttLink, topic: str, payload: bytes) -> None:
-    """Publish retained at QoS 0: a broker whose ACL forbids it drops it silently."""
+def _publish_retained(link: MqttLink, topic: str, payload: bytes) -> None:
+    """Publish retained at QoS 0: a broker drops it silently if its ACL forbids it."""
     if link.connected:
         link.write_packets((PublishPacket(topic, payload, retain=True).write(),), 1)

@@ -55,7 +55,7 @@ class HomeAssistantTeller:
             section.prefix, self.settings.federation, self.settings.broker_id, __version__
         )
         self._file = self.folder / "home-assistant.json"
-        self._trouble = DiskTrouble()
+        self._disk_trouble = DiskTrouble()
         self._on_broker = self._noted()
         self._devices: dict[str, ha.Payload] = {}
         self._states: dict[str, ha.Payload] = {}
@@ -76,7 +76,7 @@ class HomeAssistantTeller:
         if not self.link.connected:
             self._devices, self._states, self._checks = {}, {}, 0
         elif self.settings.home_assistant.discovery:
-            self._tell(health)
+            self._publish_state(health)
             self._checks += 1
         else:
             self._take_back(self._on_broker)
@@ -85,9 +85,9 @@ class HomeAssistantTeller:
     def withdraw(self) -> None:
         """Mark our devices as unavailable, on an orderly exit."""
         if self.settings.home_assistant.discovery:
-            self._say(self._names.availability_topic, ha.OFFLINE.encode(), retain=True)
+            self._publish(self._names.availability_topic, ha.OFFLINE.encode(), retain=True)
 
-    def _tell(self, health: Health) -> None:
+    def _publish_state(self, health: Health) -> None:
         names, checks = self._names, self._checks
         devices = {names.discovery_topic(): ha.broker_device(names, health.name)}
         states = {names.state_topic(): ha.broker_state(health.reason, health.standing)}
@@ -98,16 +98,16 @@ class HomeAssistantTeller:
             round_trip_ms = self.links.neighbours[id_].round_trip_ms
             link = ha.link_state(up=up == "up", round_trip_ms=round_trip_ms)
             states[names.state_topic(id_)] = link
-        self._tell_devices(devices, again=checks % DEVICES_AGAIN_CHECKS == 0)
+        self._publish_devices(devices, again=checks % DEVICES_AGAIN_CHECKS == 0)
         again = checks % AGAIN_CHECKS == 0
         if again:
-            self._say(names.availability_topic, ha.ONLINE.encode(), retain=True)
+            self._publish(names.availability_topic, ha.ONLINE.encode(), retain=True)
         for topic, state in states.items():
             if again or _without_delay(state) != _without_delay(self._states.get(topic, {})):
-                self._say(topic, msgspec.json.encode(state), retain=False)
+                self._publish(topic, msgspec.json.encode(state), retain=False)
         self._states = states
 
-    def _tell_devices(self, devices: dict[str, ha.Payload], *, again: bool) -> None:
+    def _publish_devices(self, devices: dict[str, ha.Payload], *, again: bool) -> None:
         topics = (*devices, self._names.availability_topic)
         if gone := tuple(sorted({*self._on_broker} - {*topics})):
             self._take_back(gone)
@@ -115,12 +115,12 @@ class HomeAssistantTeller:
             self._note(topics)  # before they are retained there
         for topic, device in devices.items():
             if again or device != self._devices.get(topic):
-                self._say(topic, msgspec.json.encode(device), retain=True)
+                self._publish(topic, msgspec.json.encode(device), retain=True)
         self._devices = devices
 
     def _take_back(self, topics: _Topics) -> None:
         for topic in topics:
-            self._say(topic, b"", retain=True)
+            self._publish(topic, b"", retain=True)
 
     def _noted(self) -> _Topics:
         """The topics retained on the broker; a file with other content counts as none."""
@@ -135,9 +135,9 @@ class HomeAssistantTeller:
             else:
                 self._file.unlink(missing_ok=True)
         except OSError as error:
-            self._trouble.on_error("assistant.not_noted", error)
+            self._disk_trouble.on_error("assistant.not_noted", error)
 
-    def _say(self, topic: str, payload: bytes, *, retain: bool) -> None:
+    def _publish(self, topic: str, payload: bytes, *, retain: bool) -> None:
         if self.link.connected:
             self.link.write_packets((PublishPacket(topic, payload, retain=retain).write(),), 1)
 

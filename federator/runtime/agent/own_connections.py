@@ -80,9 +80,9 @@ class ControlConnection(LinkObserver):
         self.discovery.tell_changes()
         self._inbox.work()
 
-    def hear(self, said: Sequence[PublishPacket]) -> None:
+    def hear(self, packets: Sequence[PublishPacket]) -> None:
         """Handle control messages that neighbours published for us on their own brokers."""
-        for packet in said:
+        for packet in packets:
             if not self._inbox.put(packet):
                 self.traffic.refuse(packet.topic)
         self._inbox.work()

@@ -364,7 +364,9 @@ class Services:
             counters=self.data.path.counters,
             guide=self.guide,
             may_tell=self.data.policy.exports,
-            told=lambda: self.control.node.failover.table.texts(self.settings.broker_id),
+            announced_records=lambda: self.control.node.failover.table.texts(
+                self.settings.broker_id
+            ),
             handle=self.control.handle,
         )
 
@@ -448,7 +450,7 @@ class Services:
         data.path.flush()  # what arrived before leaves under the old rules
         added, removed = data.policy.follow(*edge_of(rules), asked)
         data.path.follow_rules()
-        self._tell_interest(added, removed)
+        self._on_interest(added, removed)
         data.sharing.on_rules()
         self.plans.allow(rules.placed)
 
@@ -457,9 +459,9 @@ class Services:
 
     def ask(self, added: Iterable[str], removed: Iterable[str]) -> None:
         """Ask the federation for ``added``, by their names here, and no longer for ``removed``."""
-        self._tell_interest(*self.data.policy.change(added, removed))
+        self._on_interest(*self.data.policy.change(added, removed))
 
-    def _tell_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
+    def _on_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
         """Report a change of our clients' interest, by the names in the federation."""
         data, widened = self.data, self.discovery.known.widened
         exported = (

@@ -126,7 +126,7 @@ class SharedBrokerGuard:
         if self._since_ms is None:
             self._since_ms = now_ms
         self._question = secrets.token_hex(DRAWN_BYTES)
-        self._say()
+        self._publish_claim()
 
     def part(self) -> Part:
         return Part(
@@ -141,7 +141,7 @@ class SharedBrokerGuard:
             return
         now_ms = monotonic_ms()
         if self._may_work(now_ms) and self._answers.allow(word.agent.id, now_ms):
-            self._say(answering=word.question)
+            self._publish_claim(answering=word.question)
         if word.answered == self._question and self._may_work(now_ms) and self._is_proven(word):
             self._on_agent(word.agent, now_ms)
 
@@ -178,7 +178,7 @@ class SharedBrokerGuard:
         claim = f"{agent.id} {agent.epoch} {agent.run} {answered}"
         return presence_text(self.federation, claim.encode())
 
-    def _say(self, *, answering: str = "") -> None:
+    def _publish_claim(self, *, answering: str = "") -> None:
         """Introduce ourselves, answering another agent's question if given."""
         proof = b""
         if answering and self.guard is not None:

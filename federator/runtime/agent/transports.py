@@ -52,7 +52,7 @@ def transports_of(needs: Needs) -> list[Transport]:
 
 
 def direct_of(transports: Transports) -> "DirectLinks | None":
-    """The links straight to agents, whose metrics have names of their own."""
+    """The links straight to agents, which have their own metric names."""
     return cast("DirectLinks | None", transports.named("direct"))
 
 

@@ -137,7 +137,7 @@ class DeliveryJournal:
         self._mark_lost = False  # the number of a marker was damaged
         self._fd = -1
         self._tail_at = self._size = 0
-        self._marked_at = 0  # end of the entries whose marker our broker is known to have
+        self._marked_at = 0  # end of the entries with a marker that our broker is known to have
         self._key = b""
         self._takes_unproven = False  # the newest marker may be from an older release
         durable.private_folder(folder, key=CONFIG_KEY)
@@ -194,7 +194,7 @@ class DeliveryJournal:
                 entries += map(Entry._make, _entries(content, at))
             else:
                 (marked,) = _MARKED.unpack_from(content, at + _BATCH.size)
-        self._tell_lost()
+        self._log_lost()
         return JournalState(header.folded_to, positions, tuple(entries), since_us, marked)
 
     def since_us(self) -> dict[bytes, int]:
@@ -245,7 +245,7 @@ class DeliveryJournal:
         content = self._read()
         header, current, saved = _folded(content, self._on_lost)
         batches = list(_batches(content, self._on_lost))
-        self._tell_lost()
+        self._log_lost()
         cut, folded, stays = self._tail_at, header.folded_to, 0
         for at, end in batches:
             first, count = _BATCH.unpack_from(content, at)
@@ -279,8 +279,8 @@ class DeliveryJournal:
         proven = compare_digest(proof, self._proof(text)) if bar else self._takes_unproven
         return int(number) if proven and journal_id == b"%016x" % self.journal_id else None
 
-    def _proof(self, said: bytes) -> bytes:
-        return blake2b(said, key=self._key, digest_size=PROOF_BYTES).hexdigest().encode()
+    def _proof(self, message: bytes) -> bytes:
+        return blake2b(message, key=self._key, digest_size=PROOF_BYTES).hexdigest().encode()
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -330,7 +330,7 @@ class DeliveryJournal:
             self._lost += _HEADER.size
         leaps = bool(self._lost) or damage.is_gone(self.folder)
         leaps = leaps or not known_boot or header.boot != self._boot
-        self._tell_lost()
+        self._log_lost()
         if leaps or former:
             self.last += durable.LEAP if leaps else 0
             batches = b"".join(content[at - _BEFORE : end + _BEHIND] for at, end in sound)
@@ -344,7 +344,7 @@ class DeliveryJournal:
         self._lost += end - start
         self._mark_lost |= end - start == _MARK_BYTES
 
-    def _tell_lost(self) -> None:
+    def _log_lost(self) -> None:
         if self._lost:
             damage.tell(self._path, "some of what it says is damaged", lost_bytes=self._lost)
             self._lost = 0

@@ -1,4 +1,4 @@
-"""Answers gateways whose clients came from a dead broker: what did they miss?
+"""Answers gateways about clients that came from a dead broker: what did they miss?
 
 We search the origins' custody logs, ours included, for publications on their filters since then
 that will no longer reach them, and send those to the gateway alone: it knows what its clients got.
@@ -89,7 +89,7 @@ class GatewayFetches:
         self.malformed = 0
         self.refused = 0
         self._checker = RunChecker()
-        self._judged: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
+        self._signatures_checked: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=4)
 
@@ -107,9 +107,9 @@ class GatewayFetches:
             asked = decode(Fetch, packet.payload)
             if self.signed_only and not signed:
                 raise DecodeError(f"gateway {asked.gateway} does not sign, and payloads are asked")
-            judged = self._judged.so_far(monotonic_ms())
-            judged[_PROOFS] += signed
-            if judged[_PROOFS] > JUDGED_MAX:
+            checked = self._signatures_checked.so_far(monotonic_ms())
+            checked[_PROOFS] += signed
+            if checked[_PROOFS] > JUDGED_MAX:
                 self._refuse()
                 return
             if not self.is_gateways(packet, asked.gateway):
@@ -126,10 +126,10 @@ class GatewayFetches:
         answer = _Answer(asked, signed)
         if not names:
             return
-        if not self.retrieve(names, since_us, lambda frame: self._tell(answer, frame)):
+        if not self.retrieve(names, since_us, lambda frame: self._send(answer, frame)):
             self._refuse()
             return
-        task = asyncio.create_task(self._tell_own(answer, names, since_us), name="fetch our own")
+        task = asyncio.create_task(self._send_own(answer, names, since_us), name="fetch our own")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -141,17 +141,17 @@ class GatewayFetches:
             for task in self._tasks:
                 task.cancel()
 
-    async def _tell_own(self, answer: _Answer, names: Sequence[str], since_us: int) -> None:
+    async def _send_own(self, answer: _Answer, names: Sequence[str], since_us: int) -> None:
         """Send what our own clients published before the question came."""
         await self.caught_up()
         for number, frame in enumerate(self.own_since(names, since_us), 1):
-            self._tell(answer, frame)
+            self._send(answer, frame)
             if answer.bytes >= ANSWER_BYTES_MAX:
                 break
             if number % OWN_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    def _tell(self, answer: _Answer, frame: Frame) -> None:
+    def _send(self, answer: _Answer, frame: Frame) -> None:
         run = bytes(frame.body)
         try:
             self._checker.check(run, acknowledged=True, publications=frame.publications)

@@ -51,7 +51,7 @@ class GatewayMarks:
     def __post_init__(self) -> None:
         self.topic = mark_topic(self.federation)  # where marks come, on the data connection
         self._waiting: dict[str, tuple[int, bool]] = {}  # newest number, and whether it was signed
-        self._judged: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
+        self._signatures_checked: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
         self._own: dict[int, asyncio.Event] = {}  # set when it is answered
         self._own_came: list[asyncio.Event] = []
         self.malformed = 0
@@ -81,9 +81,12 @@ class GatewayMarks:
                     self._own_came.append(self._own[mark.number])
                 continue
             room = mark.gateway in self._waiting or len(self._waiting) < WAITING_MAX
-            signed, judged = is_signed(packet.payload), self._judged.so_far(monotonic_ms())
-            judged[_PROOFS] += signed
-            if room and judged[_PROOFS] <= JUDGED_MAX and self.is_gateways(packet, mark.gateway):
+            signed, checked = (
+                is_signed(packet.payload),
+                self._signatures_checked.so_far(monotonic_ms()),
+            )
+            checked[_PROOFS] += signed
+            if room and checked[_PROOFS] <= JUDGED_MAX and self.is_gateways(packet, mark.gateway):
                 newest = (mark.number, signed)
                 self._waiting[mark.gateway] = max(newest, self._waiting.get(mark.gateway, newest))
 

@@ -45,12 +45,12 @@ class CustodyStores:
         self._owed_changes: dict[str, int | None] = {}
         self.subscribed = FilterFile(folder, SUBSCRIBED)  # what our session may hold
         self._stamps = StampFile(folder)
-        self._trouble = DiskTrouble()
+        self._disk_trouble = DiskTrouble()
         self._log_failure = ""  # why the last write to the log failed, until one works
 
     @property
     def failures(self) -> int:
-        return self._trouble.failures
+        return self._disk_trouble.failures
 
     def block(self) -> str:
         """Why publications of QoS 1 and 2 wait at our broker; empty if they do not."""
@@ -69,7 +69,7 @@ class CustodyStores:
         try:
             write()
         except OSError as error:
-            self._trouble.on_error(event, error)
+            self._disk_trouble.on_error(event, error)
             return False
         return True
 
@@ -78,7 +78,7 @@ class CustodyStores:
         try:
             self.log.append(records)
         except OSError as error:
-            self._trouble.on_error("custody.log_failed", error)
+            self._disk_trouble.on_error("custody.log_failed", error)
             self._log_failure = error.strerror or str(error)
             return False
         self._log_failure = ""
@@ -97,7 +97,7 @@ class CustodyStores:
         try:
             return self.journal.resume(marker)
         except OSError as error:
-            self._trouble.on_error("custody.journal_failed", error)
+            self._disk_trouble.on_error("custody.journal_failed", error)
             return None
 
     def fold_journal(
@@ -124,7 +124,7 @@ class CustodyStores:
         try:
             return self._stamps.load()
         except OSError as error:
-            self._trouble.on_error("custody.stamps_failed", error)
+            self._disk_trouble.on_error("custody.stamps_failed", error)
             return []
 
     def write_stamps(self, stamps: Sequence[KnownStamp]) -> bool:

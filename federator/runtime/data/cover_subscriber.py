@@ -104,7 +104,7 @@ class CoverSubscriber:
         self.duplicates_dropped = 0
         self._topic = cover_topic(self.federation)
         self._transition = transitions.CoverTransition(self.at_once)
-        self._own_words = OwnWords()
+        self._own_messages = OwnWords()
         self._copies = Copies()
         self._expected: tuple[FilterTrie, FilterTrie, int] | None = (FilterTrie(), FilterTrie(), 0)
         self._timer = DeadlineTimer(self._on_silence)
@@ -154,7 +154,7 @@ class CoverSubscriber:
         kept: list[tuple[PublishPacket, bytes | memoryview]] = []
         for packet, start, end in publishes:
             if packet.topic == self._topic:
-                mark = self._own_words.hear(packet)
+                mark = self._own_messages.hear(packet)
                 if mark is not None:
                     marks.append(mark)
                     self._copies.separate()
@@ -192,7 +192,7 @@ class CoverSubscriber:
                     self.session.note(filters, gone_us=wall_clock_us())
                     self.link.unsubscribe(filters)
                 case transitions.Mark(number):
-                    self.link.publish(self._topic, self._own_words.say(number), qos=1)
+                    self.link.publish(self._topic, self._own_messages.say(number), qos=1)
                     self._timer.set(Millis(monotonic_ms() + MARK_GAP_MS))
                 case _:
                     assert_never(order)

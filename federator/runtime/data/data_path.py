@@ -211,7 +211,7 @@ class DataPath:
         """Send a trace to ``sends``, next hops of ``route``; return its number."""
         return self.plane.trace(route, sends, body, self._now())
 
-    def on_echo(self, heard: TraceEcho) -> None:
+    def on_echo(self, echo: TraceEcho) -> None:
         """Handle the report of a trace of ours."""
-        self.plane.moves.on_echo(heard)
+        self.plane.moves.on_echo(echo)
         self._arm()

@@ -29,13 +29,13 @@ class DropReports:
     """Watches what links drop."""
 
     def __init__(self) -> None:
-        self._told: dict[MqttLink, int] = {}  # how many drops of each link were logged
+        self._logged_drops: dict[MqttLink, int] = {}  # how many drops of each link were logged
         self._lines: RateLimiter[str] = RateLimiter(gap_ms=GAP_MS, keys_max=LINKS_MAX)
 
     def look(self, links: Iterable[MqttLink], *, now_ms: Millis) -> None:
         """Log which of ``links`` dropped since their last line; forget all other links."""
-        self._told = {link: self._told.get(link, 0) for link in links}
-        for link, logged in self._told.items():
+        self._logged_drops = {link: self._logged_drops.get(link, 0) for link in links}
+        for link, logged in self._logged_drops.items():
             so_far = link.counters.publishes_dropped
             if so_far > logged and self._lines.allow(link.client_id, now_ms):
                 _log.warning(
@@ -46,4 +46,4 @@ class DropReports:
                     so_far=so_far,
                     queued_bytes=link.queued_bytes,
                 )
-                self._told[link] = so_far
+                self._logged_drops[link] = so_far

@@ -50,7 +50,7 @@ class Renaming:
         return joined(kept)
 
     def inward(self, run: bytes) -> bytes:
-        """``run``, whose packets are well-formed, with the names on our broker."""
+        """``run``, which has well-formed packets, with the names on our broker."""
         if not self._concerns(run):
             return run
         renamed: list[bytes | memoryview] = []

@@ -20,7 +20,7 @@ import structlog
 
 from federator.config.brokers import Address
 from federator.config.settings import Settings
-from federator.config.transports import split_endpoint, told_endpoint
+from federator.config.transports import announced_endpoint, split_endpoint
 from federator.errors import DecodeError
 from federator.protocol.data.by_broker import ByBroker
 from federator.protocol.datagrams.link import DatagramLink
@@ -71,7 +71,7 @@ class _Peer:
     address: tuple[str, int] | None = None
     link: DatagramLink | None = None  # if both ends use datagrams
     losses: tuple[LinkLoss, ...] = ()  # the neighbour's report of losses on links to it
-    told: bool = False  # whether the link was usable when that was logged last
+    was_usable: bool = False  # whether the link was usable when that was logged last
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -109,7 +109,7 @@ class DatagramService:
         self._timer = DeadlineTimer(self._on_timer)
         self._socket = _bound(self.settings.udp.listen)
         self.port: int = self._socket.getsockname()[1]
-        self.advertised = told_endpoint(  # the address for neighbours
+        self.advertised = announced_endpoint(  # the address for neighbours
             self.settings.udp.listen,
             self.settings.udp.advertise,
             host_of_broker=Address.parse(self.settings.broker.advertised).host,
@@ -157,7 +157,7 @@ class DatagramService:
         try:
             host, port = split_endpoint(offer.address)
         except ValueError:
-            self._tell_bad_address(offer.sender, offer.address, "not host:port")
+            self._log_bad_address(offer.sender, offer.address, "not host:port")
             return
         look_up = self._look_up(offer.sender, peer, host, port)
         self.tasks.create_task(look_up, name="address for datagrams")
@@ -169,7 +169,7 @@ class DatagramService:
         try:
             addresses = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
         except (OSError, UnicodeError) as error:  # UnicodeError: an impossible host name
-            self._tell_bad_address(neighbour, offered, str(error))
+            self._log_bad_address(neighbour, offered, str(error))
             peer.epoch = None  # the next offer tries again
             return
         if peer.offered != offered or peer.link is not None or not addresses:
@@ -180,7 +180,7 @@ class DatagramService:
         peer.link = DatagramLink(self._limits, self.coder, stream=self._stream, now_ms=now_ms)
         self._timer.set_sooner(peer.link.next_deadline_ms())
 
-    def _tell_bad_address(self, neighbour: BrokerId, address: str, reason: str) -> None:
+    def _log_bad_address(self, neighbour: BrokerId, address: str, reason: str) -> None:
         if self._complaints.allow(neighbour, monotonic_ms()):
             _log.warning(
                 "datagrams.bad_address", neighbour=neighbour, address=address, reason=reason
@@ -275,16 +275,16 @@ class DatagramService:
         self._carry_out(neighbour, peer, peer.link.on_datagram(datagram, now_ms=monotonic_ms()))
         self._timer.set_sooner(peer.link.next_deadline_ms())
 
-    def _carry_out(self, neighbour: BrokerId, peer: _Peer, heard: Outcome) -> None:
-        if heard.datagrams:
-            self._send(neighbour, peer, heard.datagrams)
-        if heard.given_back:
-            self._by_broker(neighbour, heard.given_back)
-        if heard.frames:
-            self.on_frames(heard.frames, neighbour)
+    def _carry_out(self, neighbour: BrokerId, peer: _Peer, outcome: Outcome) -> None:
+        if outcome.datagrams:
+            self._send(neighbour, peer, outcome.datagrams)
+        if outcome.given_back:
+            self._by_broker(neighbour, outcome.given_back)
+        if outcome.frames:
+            self.on_frames(outcome.frames, neighbour)
         link = peer.link
-        if link is not None and link.usable != peer.told:
-            peer.told = link.usable
+        if link is not None and link.usable != peer.was_usable:
+            peer.was_usable = link.usable
             lost_ppm = round(link.sender.plr * 1_000_000)
             if link.usable:
                 _log.info("datagrams.used", neighbour=neighbour, lost_ppm=lost_ppm)

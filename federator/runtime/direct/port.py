@@ -217,7 +217,7 @@ class _Caller:
             return self._on_greeting(chunk)
         read = read_packets(chunk, packets_max=PACKETS_PER_TURN_MAX)
         if read.said:
-            self._on_said(self.neighbour, read.said)
+            self._on_messages(self.neighbour, read.said)
         for _ in range(read.pings):
             self.pipe.send(PingRespPacket().write(), urgent=True, refusable=False)
         return read.used
@@ -239,13 +239,13 @@ class _Caller:
         self._patience.cancel()
         self.pipe.packet_bytes_max = FRAME_PACKET_BYTES_MAX
 
-    def _on_said(self, neighbour: BrokerId, said: list[tuple[str, bytes]]) -> None:
+    def _on_messages(self, neighbour: BrokerId, messages: list[tuple[str, bytes]]) -> None:
         guard = self._port.guard
         try:
             if guard is not None and self._line is None:
-                self._on_first(guard, neighbour, *said.pop(0))
+                self._on_first(guard, neighbour, *messages.pop(0))
             line, frames, urgent = self._line, list[bytes](), 0
-            for sort, payload in said:
+            for sort, payload in messages:
                 if sort == CONFIRM_TOPIC:
                     raise DecodeError("a publication that is no frame")
                 frames.append(payload if line is None else line.open(sort, payload))
@@ -281,9 +281,9 @@ class _Caller:
             self._timer = None
         self._confirmed = self._came + self._came_urgent
         counts = CONFIRMATION.pack(self._came, self._came_urgent)
-        said = counts if self._line is None else self._line.seal(CONFIRM_TOPIC, counts)
-        if said is not None:
-            self.pipe.send(PublishPacket(CONFIRM_TOPIC, said).write(), refusable=False)
+        payload = counts if self._line is None else self._line.seal(CONFIRM_TOPIC, counts)
+        if payload is not None:
+            self.pipe.send(PublishPacket(CONFIRM_TOPIC, payload).write(), refusable=False)
 
     def _on_lost(self) -> None:
         self._patience.cancel()

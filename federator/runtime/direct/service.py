@@ -23,7 +23,7 @@ import structlog
 
 from federator.config.brokers import Address
 from federator.config.settings import Settings
-from federator.config.transports import split_endpoint, told_endpoint
+from federator.config.transports import announced_endpoint, split_endpoint
 from federator.errors import DecodeError
 from federator.protocol.data.by_broker import ByBroker
 from federator.protocol.direct.unconfirmed import SILENCE_MS, Unconfirmed
@@ -133,7 +133,7 @@ class DirectLinks:
             None if self.trust is None else self.trust.guard,
             self._refuse,
         )
-        self.advertised = told_endpoint(  # the address for neighbours
+        self.advertised = announced_endpoint(  # the address for neighbours
             direct.listen,
             direct.advertise,
             host_of_broker=Address.parse(self.settings.broker.advertised).host,
@@ -437,13 +437,13 @@ class _Observer(LinkObserver):
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """Pass on a welcome or a confirmation."""
-        said = [bytes(packet.payload) for packet, _, _ in publishes]
-        self.links.on_said(self.neighbour, self.peer, link, said)
+        payloads = [bytes(packet.payload) for packet, _, _ in publishes]
+        self.links.on_said(self.neighbour, self.peer, link, payloads)
 
 
-def _confirm(sent: Unconfirmed, said: bytes) -> None:
+def _confirm(sent: Unconfirmed, payload: bytes) -> None:
     """Apply a confirmation. Raises ``DecodeError``."""
-    counts = said if sent.line is None else sent.line.open(CONFIRM_TOPIC, said)
+    counts = payload if sent.line is None else sent.line.open(CONFIRM_TOPIC, payload)
     if len(counts) != CONFIRMATION.size:
         raise DecodeError(f"a confirmation of {len(counts)} bytes")
     sent.confirm(*CONFIRMATION.unpack(counts))

@@ -210,7 +210,7 @@ class Discovery:
         if self._removed and self._next_turn is None:
             at_once = min(REMOVED_AT_ONCE, len(self._removed))
             removed = frozenset(self._removed.pop() for _ in range(at_once))
-            self._next_turn = asyncio.get_running_loop().call_soon(self._tell_more)
+            self._next_turn = asyncio.get_running_loop().call_soon(self._report_more)
         if added or removed:
             self.interest_changed(added, removed)
         members, self._members = self._members, None
@@ -223,7 +223,7 @@ class Discovery:
         """Note that a mark among the lines was sent."""
         self._perform(self.known.on_mark_sent(now_ms=monotonic_ms()))
 
-    def _tell_more(self) -> None:
+    def _report_more(self) -> None:
         self._next_turn = None
         self.tell_changes()
 

@@ -92,8 +92,8 @@ def agent_grants(settings: Settings) -> Grants:
 
 def peer_grants(federation: str) -> Grants:
     """The rights of neighbours' agents: they only publish."""
-    spoken = [topics.control_topic(federation, kind) for kind in CONTROL_KINDS]
-    return _grants(write=(*spoken, topics.data_topic(federation), loop_watch.STATE_FILTER))
+    control_topics = [topics.control_topic(federation, kind) for kind in CONTROL_KINDS]
+    return _grants(write=(*control_topics, topics.data_topic(federation), loop_watch.STATE_FILTER))
 
 
 def outbound_grants(federation: str, broker: int) -> Grants:

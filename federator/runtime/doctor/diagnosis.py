@@ -168,24 +168,24 @@ def tried_lengths(settings: Settings, connack: mqtt5.ConnAckPacket) -> list[int]
 
 def _lacks_length(facts: Facts, settings: Settings) -> tuple[str, int] | None:
     """The setting of the broker that is too low for frames, and its value; ``None``: none is."""
-    needed, said = _frame_packet_bytes(settings), facts.connack.max_packet_size
-    if said is not None and said < needed:
-        return "max_packet_size", said
+    needed, limit = _frame_packet_bytes(settings), facts.connack.max_packet_size
+    if limit is not None and limit < needed:
+        return "max_packet_size", limit
     if facts.payload is not None and facts.payload < needed - TOPIC_ROOM_BYTES:
         return "message_size_limit", facts.payload
     return None
 
 
 def _packet_size(facts: Facts, settings: Settings) -> Finding:
-    name, needed, said = (
+    name, needed, limit = (
         "packet size",
         _frame_packet_bytes(settings),
         facts.connack.max_packet_size,
     )
     lacking = _lacks_length(facts, settings)
     if lacking is None:
-        shown = "no limit" if said is None else f"at most {said} bytes"
-        longest = min(said or PACKET_BYTES_MAX, PACKET_BYTES_MAX) - FRAME_ROOM_BYTES
+        shown = "no limit" if limit is None else f"at most {limit} bytes"
+        longest = min(limit or PACKET_BYTES_MAX, PACKET_BYTES_MAX) - FRAME_ROOM_BYTES
         shown += f"; publications of more than {longest} bytes may not cross"
         return Finding(name, "ok", shown)
     setting, most = lacking
@@ -245,16 +245,16 @@ def _system(facts: Facts) -> Finding:
 
 
 def _strangers(facts: Facts, settings: Settings) -> Finding:
-    who, topics = facts.speakers, all_topics(settings.federation)
-    if who is Speakers.NOBODY:
+    speakers, topics = facts.speakers, all_topics(settings.federation)
+    if speakers is Speakers.NOBODY:
         return Finding("ACL", "ok", f"strangers may not write {topics}")
     mend = "an acl_file as `federator doctor --acl` prints it, and allow_anonymous false"
-    return Finding("ACL", "warn", f"{topics} may be written by {who}", mend)
+    return Finding("ACL", "warn", f"{topics} may be written by {speakers}", mend)
 
 
 def _neighbours(facts: NeighbourFacts, settings: Settings) -> Iterator[Finding]:
     """Whether we may publish there, and whether the answers can reach us."""
-    agents = set(facts.heard.values())
+    agents = set(facts.agents_here.values())
     for way in facts.ways:
         if way.refused:
             mend = "give its broker's operator our user name, and the lines of `doctor --acl` there"
@@ -291,9 +291,9 @@ def _way_back(address: str, back: WayBack, settings: Settings) -> Finding:
         what = f"{address}: {LONG_BYTES} bytes that are said to us there took {back.long_s:.1f} s"
         mend = "Mosquitto 2.0 is slow to write long packets into WebSockets: take 2.1, or mqtts://"
         return Finding("neighbour", "warn", what, mend)
-    speaks = "its agent speaks" if back.heard else "nobody speaks"
+    speaks = "its agent speaks" if back.agent_publishes else "nobody speaks"
     what = f"{address}: we may speak there, and hear what is said to us there; {speaks} to us"
-    if back.heard:
+    if back.agent_publishes:
         return Finding("neighbour", "ok", what)
     mend = "once our agent runs, its agent answers there, unless its links.dial_back = false"
     if settings.role == "leaf":
@@ -305,9 +305,9 @@ def _way_back(address: str, back: WayBack, settings: Settings) -> Finding:
 def _way_to_us(facts: NeighbourFacts) -> Finding:
     if (way := facts.to_us).failure:
         return Finding("way to us", "warn", f"{way.address}: {way.failure}", ADVERTISE)
-    agents = ", ".join(map(str, sorted(facts.heard)))
-    who = f"agents heard here: {agents}" if agents else "no agent is heard here yet"
-    return Finding("way to us", "ok", f"{way.address}: leads here; {who}")
+    agents = ", ".join(map(str, sorted(facts.agents_here)))
+    agents_text = f"agents heard here: {agents}" if agents else "no agent is heard here yet"
+    return Finding("way to us", "ok", f"{way.address}: leads here; {agents_text}")
 
 
 def _config_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:

@@ -29,12 +29,12 @@ _LOG_DEFAULTS = (
 )
 
 
-def untold(told: AbstractSet[str]) -> tuple[str, ...]:
-    """Those of ``LOG_KINDS`` that are missing in ``told``."""
-    return tuple(kind for kind in LOG_KINDS if kind not in told)
+def untold(kinds: AbstractSet[str]) -> tuple[str, ...]:
+    """Those of ``LOG_KINDS`` that are missing in ``kinds``."""
+    return tuple(kind for kind in LOG_KINDS if kind not in kinds)
 
 
-def lines_for_log(told: AbstractSet[str]) -> list[str]:
-    """The lines of mosquitto.conf that are missing if only the kinds ``told`` are published."""
-    missing = [f"log_type {kind}" for kind in untold(told)]
-    return missing if told else [*_LOG_DEFAULTS, *missing]
+def lines_for_log(kinds: AbstractSet[str]) -> list[str]:
+    """The lines of mosquitto.conf that are missing if only the kinds ``kinds`` are published."""
+    missing = [f"log_type {kind}" for kind in untold(kinds)]
+    return missing if kinds else [*_LOG_DEFAULTS, *missing]

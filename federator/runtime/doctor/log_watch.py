@@ -45,16 +45,16 @@ class LogWatch:
     is_up: Callable[[], bool]
     missing: tuple[str, ...] = field(default=(), init=False)
     _forbidden: bool = field(default=False, init=False)
-    _heard: set[str] = field(default_factory=set, init=False)
+    _logged_kinds: set[str] = field(default_factory=set, init=False)
 
     def on_line(self, packet: PublishPacket) -> None:
         """Note that lines of this kind are published."""
-        self._heard.add(LOG_LINES[packet.topic])
+        self._logged_kinds.add(LOG_LINES[packet.topic])
         self._forbidden = False
 
     def on_down(self) -> None:
         """Forget earlier lines: our broker may come back with another configuration."""
-        self._heard.clear()
+        self._logged_kinds.clear()
 
     def hindrances(self) -> Iterable[str]:
         """What is missing, for an operator."""
@@ -77,7 +77,7 @@ class LogWatch:
         """Check whenever our broker is up, until cancelled."""
         while True:
             await beat(LOOK_S)
-            if (self.missing or len(self._heard) < len(LOG_KINDS)) and self.is_up():
+            if (self.missing or len(self._logged_kinds) < len(LOG_KINDS)) and self.is_up():
                 await self._look()
                 await asyncio.sleep(AGAIN_S if self.missing else 0)
 
@@ -87,24 +87,24 @@ class LogWatch:
             client_id = secret_name(f"{self.name}-log")
             async with BrokerProbe(self.broker, client_id=client_id) as probe:
                 topic = doctor_topic(self.federation, secrets.token_hex(4))
-                if "subscribe" not in self._heard:
+                if "subscribe" not in self._logged_kinds:
                     await probe.subscribe(topic)
                 await probe.unsubscribe(topic)
                 for _ in range(round(LINES_MAX_S / LOOK_S)):
-                    if not untold(self._heard):
+                    if not untold(self._logged_kinds):
                         break
                     await asyncio.sleep(LOOK_S)
-                nothing = len(untold(self._heard)) == len(LOG_KINDS)
+                nothing = len(untold(self._logged_kinds)) == len(LOG_KINDS)
                 answered = await probe.publish(topic, b"?") if nothing else None
                 self._forbidden = answered is PubAckReasonCode.NOT_AUTHORIZED
         except LinkError:
             return
         if self.is_up():
-            self._tell(untold(self._heard))
+            self._log_missing(untold(self._logged_kinds))
 
-    def _tell(self, missing: tuple[str, ...]) -> None:
+    def _log_missing(self, missing: tuple[str, ...]) -> None:
         former, self.missing = self.missing, missing
         if missing and missing != former:
-            add = lines_for_log(self._heard)
+            add = lines_for_log(self._logged_kinds)
             place = self.broker.reached_at
             _log.error("discovery.log_missing", broker=place, missing=list(missing), add=add)

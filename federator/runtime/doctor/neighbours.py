@@ -60,7 +60,7 @@ class WayBack:
     """The result of reading our outbox at a neighbour's broker."""
 
     may_read: bool
-    heard: bool  # its agent publishes for us there
+    agent_publishes: bool  # its agent publishes for us there
     long_s: float | None = None  # how long ``LONG_BYTES`` took to come in WebSockets
 
 
@@ -70,7 +70,7 @@ class NeighbourFacts:
 
     ways: Sequence[WayThere]
     to_us: WayThere
-    heard: Mapping[BrokerId, str]  # agents that publish here, and from where
+    agents_here: Mapping[BrokerId, str]  # agents that publish here, and from where
 
 
 async def try_neighbours(settings: Settings) -> NeighbourFacts:
@@ -133,7 +133,9 @@ async def _speak(
                     return WayThere(at.url, f"publishing on {topic}: {answer}", refused=True)
             if settings.takes_outbox(at):
                 in_websockets = at.address.path is not None
-                return WayThere(at.url, back=await _hear(settings, probe, long=in_websockets))
+                return WayThere(
+                    at.url, back=await _read_outbox(settings, probe, long=in_websockets)
+                )
             if probe.place == home:
                 return WayThere(at.url, ours=True)
             unreached = leads_nowhere(settings.broker.advertised, probe.peer)
@@ -144,7 +146,7 @@ async def _speak(
     return WayThere(at.url, unreached=unreached)
 
 
-async def _hear(settings: Settings, probe: BrokerProbe, *, long: bool) -> WayBack:
+async def _read_outbox(settings: Settings, probe: BrokerProbe, *, long: bool) -> WayBack:
     """Read our test message and the agent's hello from our outbox; with ``long``, time a long one.
 
     A client that may read our outbox may write the test topic there. Mosquitto with
@@ -166,7 +168,7 @@ async def _hear(settings: Settings, probe: BrokerProbe, *, long: bool) -> WayBac
         pass
     if long and tried in came:
         long_s = await _long_way(probe, tried)
-    return WayBack(may_read=bool(came), heard=hello in came, long_s=long_s)
+    return WayBack(may_read=bool(came), agent_publishes=hello in came, long_s=long_s)
 
 
 async def _long_way(probe: BrokerProbe, topic: str) -> float:

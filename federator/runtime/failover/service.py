@@ -44,7 +44,7 @@ class FailoverService:
     counters: DataCounters
     guide: GuidePublisher
     may_tell: Callable[[str], bool]  # whether a filter may be announced to the federation
-    told: Callable[[], AbstractSet[str]]  # the records of our rows that are already announced
+    announced_records: Callable[[], AbstractSet[str]]  # those of our rows
     handle: Callable[[Event], None]
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class FailoverService:
         rate = (publications - self._publications) / self._interval_s
         self._publications = publications
         self._load += LOAD_SMOOTHING * (rate - self._load)
-        self._tell_status()
+        self._publish_status()
         self.guide.refresh()
 
     def set_draining(self, drain: bool) -> None:
@@ -92,7 +92,7 @@ class FailoverService:
                 self._draining_path.unlink(missing_ok=True)
         except OSError as error:
             _log.warning("drain.not_saved", path=str(self._draining_path), why=error.strerror)
-        self._tell_status()
+        self._publish_status()
 
     # Within
 
@@ -105,7 +105,7 @@ class FailoverService:
             clients = list(self.discovery.known.flow())
         rest_s = self._walking.rest_s
         self.clients = sum(client.connected for client in clients)
-        change = RowsChanged(frozenset(), frozenset(self.told()))
+        change = RowsChanged(frozenset(), frozenset(self.announced_records()))
         if self.settings.report_sessions:
             sessions = list(self.guide.reports.sessions())
             # In a thread: for a client with 100,000 filters it takes a second.
@@ -125,7 +125,7 @@ class FailoverService:
             return (text for row in rows if (text := encode_record(row)) is not None)
 
         with self._walking.working():
-            announced, unchanged, added = self.told(), 0, set[str]()
+            announced, unchanged, added = self.announced_records(), 0, set[str]()
             for text in texts():
                 if text in announced:
                     unchanged += 1
@@ -138,7 +138,7 @@ class FailoverService:
             )
             return RowsChanged(frozenset(added), gone)
 
-    def _tell_status(self) -> None:
+    def _publish_status(self) -> None:
         status = BrokerRecord(
             draining=self.draining,
             clients=rounded(self.clients),

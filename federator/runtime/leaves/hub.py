@@ -66,7 +66,7 @@ class Hub:
         self.wanted = dict.fromkeys(folders, 0)  # how many filters
         places: list[tuple[Side, Path]] = [(None, settings.state_dir), *folders.items()]
         self._asked_before = {
-            side: FilterFile(folder, ASKED, filters_max=settings.hub.told_max)
+            side: FilterFile(folder, ASKED, filters_max=settings.hub.announced_max)
             for side, folder in places
         }
         self._asked_mesh: set[str] = set()
@@ -157,7 +157,7 @@ class Hub:
         inward = agent.policy.renames.filter_inward
         return Arrivals(
             filters_with=agent.forwarder.filters_with,
-            wants_filter=lambda each: all(map(wanted_by, inward(each) or (each,))),
+            wants_filter=lambda filter_: all(map(wanted_by, inward(filter_) or (filter_,))),
             wants_topic=lambda topic: any(self.switch.wishes(topic)),
             on_unwanted=self._saw,
         )
@@ -173,9 +173,9 @@ class Hub:
 
         return Arrivals(
             filters_with=self.ports[leaf].forwarder.filters_with,
-            wants_filter=lambda each: self.switch.mesh.count(each) > wants(each),
+            wants_filter=lambda filter_: self.switch.mesh.count(filter_) > wants(filter_),
             wants_topic=lambda topic: (
-                any(sides > wants(each) for each, sides in self.switch.wishes(topic))
+                any(sides > wants(side) for side, sides in self.switch.wishes(topic))
                 or in_mesh(topic)
             ),
             on_unwanted=self._saw,
@@ -229,16 +229,16 @@ class Hub:
                     return
             if self._is_due:
                 self._is_due = False
-                telling = self.switch.on_deadline(Millis(monotonic_ms()))
+                changes = self.switch.on_deadline(Millis(monotonic_ms()))
             elif self._reconsiders:
                 self._reconsiders = False
-                telling = self.switch.reconsider(Millis(monotonic_ms()))
+                changes = self.switch.reconsider(Millis(monotonic_ms()))
             elif self._waiting:
-                telling = self._decide(*self._waiting.take())
+                changes = self._decide(*self._waiting.take())
             else:
                 self._timer.set(self.switch.next_deadline_ms())
                 return
-            self._steps = self._carry_out(telling)
+            self._steps = self._carry_out(changes)
             for arrivals in self.arrivals.values():
                 arrivals.forget()
 
@@ -254,23 +254,23 @@ class Hub:
         """Ask again for what was asked for before a restart."""
         leaves = {leaf: f.load() for leaf, f in self._asked_before.items() if leaf is not None}
         mesh = self._asked_before[None].load()
-        return self._tell(self.switch.recall(mesh, leaves, Millis(monotonic_ms())))
+        return self._apply(self.switch.recall(mesh, leaves, Millis(monotonic_ms())))
 
-    def _carry_out(self, telling: Telling) -> Iterator[None]:
-        for order in telling:
+    def _carry_out(self, changes: Telling) -> Iterator[None]:
+        for order in changes:
             if order is not None:
-                yield from self._tell(order)
+                yield from self._apply(order)
             yield
 
-    def _tell(self, told: Told) -> Iterator[None]:
-        sides: list[tuple[Side, CoverChange]] = [(None, told.mesh), *told.leaves.items()]
+    def _apply(self, changes: Told) -> Iterator[None]:
+        sides: list[tuple[Side, CoverChange]] = [(None, changes.mesh), *changes.leaves.items()]
         for side, change in sides:
             for part in _parts(change):
                 self._note(side, part)
-                self._ask(side, part)
+                self._subscribe(side, part)
                 yield
 
-    def _ask(self, side: Side, change: CoverChange) -> None:
+    def _subscribe(self, side: Side, change: CoverChange) -> None:
         if side is None:
             self._asked_mesh.update(change.subscribe)
             self._asked_mesh.difference_update(change.unsubscribe)

@@ -71,7 +71,7 @@ class HubFinder:
         if self._is_new:
             await self._look()
             self._near.start(self._seen.values(), monotonic_ms())
-            self._tell(keep=bool(self._seen))
+            self._record_choice(keep=bool(self._seen))
 
     def narrowed(self, settings: Settings) -> Settings:
         """``settings`` with only the hubs that the leaf has chosen."""
@@ -121,7 +121,7 @@ class HubFinder:
                 continue
             agent.follow(settings, endpoints, returns=False)
             reloader.settings = settings
-            self._tell()
+            self._record_choice()
 
     def snapshot(self) -> list[dict[str, Any]]:
         """All candidate hubs, as last seen."""
@@ -145,7 +145,7 @@ class HubFinder:
         seen = await asyncio.gather(*(look(settings, hub) for hub in named))
         self._seen = {hub.id: hub for hub in seen if hub is not None}
 
-    def _tell(self, *, keep: bool = True) -> None:
+    def _record_choice(self, *, keep: bool = True) -> None:
         """Log the chosen hubs. Without ``keep``, do not store them: the next start chooses anew."""
         taken = self._near.taken
         _log.info("leaf.hubs_taken", hubs=list(taken))

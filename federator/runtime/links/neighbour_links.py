@@ -270,7 +270,7 @@ class NeighbourLinks:
             ours = f"{self.settings.broker.id}-for-{neighbour.outbox_of}"
         elif isinstance(target, NeighbourSettings):
             neighbour.takes_outbox = self.settings.takes_outbox(target)
-        observer = NeighbourObserver(neighbour, self._connected, self._disconnected, self._hear)
+        observer = NeighbourObserver(neighbour, self._connected, self._disconnected, self._receive)
         # If we receive over this link, we must soon notice that it is dead: a NAT forgets it.
         soon_s = max(2, round(2 * links.hello_timeout_ms / 1000))
         keep_alive_s = min(KEEP_ALIVE_S, soon_s) if neighbour.takes_outbox else KEEP_ALIVE_S
@@ -385,13 +385,13 @@ class NeighbourLinks:
 
     def _end(self, neighbour: NeighbourLink) -> None:
         self.all.remove(neighbour)
-        self._say_down(neighbour)
+        self._log_down(neighbour)
         for link in neighbour.links:
             del self._by_link[link]
         for task in neighbour.tasks:
             task.cancel()
 
-    def _say_down(self, neighbour: NeighbourLink) -> None:
+    def _log_down(self, neighbour: NeighbourLink) -> None:
         """Publish what the Will would: after an orderly exit there is none."""
         if self._notifies(neighbour) and neighbour.data.connected:
             topic = connection_state_topic(self.settings.broker_id)
@@ -402,7 +402,9 @@ class NeighbourLinks:
         """Whether messages for us on neighbours' brokers may wait for us to read them."""
         return any(neighbour.takes_outbox and neighbour.control.behind for neighbour in self.all)
 
-    def _hear(self, neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]) -> None:
+    def _receive(
+        self, neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]
+    ) -> None:
         self._on_fetched(neighbour, link, publishes)
 
     def _connected(self, neighbour: NeighbourLink) -> None:

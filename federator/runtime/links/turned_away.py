@@ -42,7 +42,7 @@ class TurnedAwayLog:
     """The hellos that one agent refused lately."""
 
     def __init__(self) -> None:
-        self._known: Recent[BrokerId, tuple[TurnedAway, Millis]] = Recent(REMEMBERED_MAX)
+        self._recent: Recent[BrokerId, tuple[TurnedAway, Millis]] = Recent(REMEMBERED_MAX)
         self._looks = TokenBucket(LOOKED_AT_PER_S)
 
     def note(self, kind: str, payload: bytes, reason: str, *, now_ms: Millis) -> Hello | None:
@@ -51,13 +51,15 @@ class TurnedAwayLog:
             return None
         hello = overheard_hello(payload)
         if hello is not None:
-            self._known.put(hello.sender, (TurnedAway(hello.sender, hello.address, reason), now_ms))
+            self._recent.put(
+                hello.sender, (TurnedAway(hello.sender, hello.address, reason), now_ms)
+            )
         return hello
 
     def lately(self, now_ms: Millis) -> Mapping[BrokerId, TurnedAway]:
         """The newest refusal of each broker."""
         return {
             id_: turned
-            for id_, (turned, at_ms) in self._known.items()
+            for id_, (turned, at_ms) in self._recent.items()
             if now_ms - at_ms < REMEMBERED_MS
         }

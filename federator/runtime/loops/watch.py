@@ -148,7 +148,7 @@ class LoopWatch:
         return joined(passed)
 
     def note(self, run: bytes) -> None:
-        """Note that we publish ``run``, whose packets are well-formed, on our broker."""
+        """Note that we publish ``run``, which has well-formed packets, on our broker."""
         now_ms = monotonic_ms()
         glances = not self.watching and self._glances(now_ms)
         if not glances and not self.detector.loop_count:

@@ -264,7 +264,7 @@ class MqttLink(PacketSender):
         if out:
             self._send(out)
         if self._too_long:
-            self._tell_too_long()
+            self._log_too_long()
         if failure is not None:
             raise failure
         flows = bool(publishes) and not (more or out or others or acknowledged or too_large)

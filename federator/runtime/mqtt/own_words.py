@@ -32,16 +32,16 @@ class OwnWords:
 
     def say(self, number: int) -> bytes:
         """The payload to publish in order to receive ``number`` back."""
-        said = number.to_bytes(_NUMBER_BYTES)
-        return said + self._proof(said)
+        digits = number.to_bytes(_NUMBER_BYTES)
+        return digits + self._proof(digits)
 
     def hear(self, packet: PublishPacket) -> int | None:
         """The number that we sent; ``None`` when the mark is not ours."""
-        said, proof = packet.payload[:_NUMBER_BYTES], packet.payload[_NUMBER_BYTES:]
-        if packet.packet_id is not None and compare_digest(proof, self._proof(said)):
-            return int.from_bytes(said)
+        digits, proof = packet.payload[:_NUMBER_BYTES], packet.payload[_NUMBER_BYTES:]
+        if packet.packet_id is not None and compare_digest(proof, self._proof(digits)):
+            return int.from_bytes(digits)
         self.refused += 1
         return None
 
-    def _proof(self, said: bytes) -> bytes:
-        return blake2b(said, key=self._key, digest_size=_PROOF_BYTES).digest()
+    def _proof(self, message: bytes) -> bytes:
+        return blake2b(message, key=self._key, digest_size=_PROOF_BYTES).digest()

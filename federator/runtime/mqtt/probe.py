@@ -217,7 +217,7 @@ class BrokerProbe:
     ) -> list[mqtt5.SubAckReasonCode]:
         """Subscribe; return the broker's answer to each filter."""
         topic_filters = [mqtt5.TopicFilter(f, max_qos=qos) for f in filters]
-        answer = await self._ask(lambda id: mqtt5.SubscribePacket(id, topic_filters))
+        answer = await self._query(lambda id: mqtt5.SubscribePacket(id, topic_filters))
         assert isinstance(answer, mqtt5.SubAckPacket)
         self._held |= {f: live_filter(f, qos) for f in filters}
         return answer.reason_codes
@@ -226,12 +226,12 @@ class BrokerProbe:
         """Unsubscribe and wait for the answer."""
         for filter in filters:
             self._held.pop(filter, None)
-        await self._ask(lambda id: mqtt5.UnsubscribePacket(id, list(filters)))
+        await self._query(lambda id: mqtt5.UnsubscribePacket(id, list(filters)))
 
     async def publish(self, topic: str, payload: bytes) -> mqtt5.PubAckReasonCode:
         """Publish at QoS 1: only then does the broker answer."""
         qos = mqtt5.QoS.AT_LEAST_ONCE
-        answer = await self._ask(
+        answer = await self._query(
             lambda id: mqtt5.PublishPacket(topic, payload=payload, qos=qos, packet_id=id)
         )
         assert isinstance(answer, mqtt5.PubAckPacket)
@@ -268,7 +268,7 @@ class BrokerProbe:
         self._packet_id = self._packet_id % 65_535 + 1
         return self._packet_id
 
-    async def _ask(self, question: Callable[[int], Question]) -> Answer:
+    async def _query(self, question: Callable[[int], Question]) -> Answer:
         """The answer to the packet that ``question`` makes from its packet identifier."""
         if self.lost.done():
             await self.lost

@@ -124,8 +124,8 @@ class PacketSender:
     @property
     def packet_bytes_max(self) -> int:
         """The longest packet that the broker accepts, by its CONNACK or by experience."""
-        said = self.limits.packet_bytes_max if self.limits is not None else MQTT_PACKET_BYTES_MAX
-        return min(said, self._learnt_bytes_max)
+        limit = self.limits.packet_bytes_max if self.limits is not None else MQTT_PACKET_BYTES_MAX
+        return min(limit, self._learnt_bytes_max)
 
     @property
     def packet_bytes_sure(self) -> int:
@@ -305,7 +305,7 @@ class PacketSender:
         elif tried:
             self._learnt_bytes_max = min(self._learnt_bytes_max, tried // 2)
 
-    def _tell_too_long(self) -> None:
+    def _log_too_long(self) -> None:
         """Call ``on_too_long`` of each packet that was too long."""
         while self._too_long:
             out: Out = []

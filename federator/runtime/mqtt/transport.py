@@ -211,7 +211,7 @@ class PacketTransport(asyncio.BufferedProtocol):
     def rest_in_flood(self, packets: int, read_bytes: int) -> None:
         """Stop reading for a moment if many reads each brought too few ``packets``.
 
-        Not for messages whose acknowledgements the broker waits for.
+        Not for messages if the broker waits for their acknowledgements.
         """
         tick = int(self._loop.time() * 1000) // FLOOD_TICK_MS
         if tick != self._tick:

@@ -70,8 +70,8 @@ class RoutesView:
         rules_of = self.link_policies.rules_of
         stopped = [h for h in hops if not rules_of(h).allows_export(explanation.topic)]
         if stopped:
-            word = "neighbour" if len(stopped) == 1 else "neighbours"
-            why += f"; the rules of {word} {', '.join(map(str, stopped))} stop it there"
+            noun = "neighbour" if len(stopped) == 1 else "neighbours"
+            why += f"; the rules of {noun} {', '.join(map(str, stopped))} stop it there"
         return {
             "topic": topic,
             "name_in_federation": name,

@@ -56,10 +56,10 @@ def links_told(node: Node) -> dict[BrokerId, frozenset[BrokerId]]:
 
 
 def mutual_links(
-    told: Mapping[BrokerId, frozenset[BrokerId]],
+    neighbours: Mapping[BrokerId, frozenset[BrokerId]],
 ) -> Iterable[tuple[BrokerId, BrokerId]]:
     """The links that both ends list, each once, the smaller id first."""
-    for a, others in told.items():
+    for a, others in neighbours.items():
         for b in others:
-            if a < b and a in told.get(b, ()):
+            if a < b and a in neighbours.get(b, ()):
                 yield a, b

@@ -169,8 +169,10 @@ class _Planned(IdGenerator, Sampler):
         links: Sequence[Link] | None = None,
         trace_state: TraceState | None = None,
     ) -> SamplingResult:
-        said = [self.span.trace_state] if self.span.trace_state else []
-        return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes, TraceState.from_header(said))
+        states = [self.span.trace_state] if self.span.trace_state else []
+        return SamplingResult(
+            Decision.RECORD_AND_SAMPLE, attributes, TraceState.from_header(states)
+        )
 
     def get_description(self) -> str:
         return "federator"

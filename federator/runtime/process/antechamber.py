@@ -120,7 +120,7 @@ class Antechamber:
         self.bytes += count
         while self.bytes > self._bytes_max:
             places = chain(self._unfinished, self._waiting)
-            self._send_away(max(places, key=lambda each: each.received))
+            self._send_away(max(places, key=lambda place: place.received))
 
     def finish(self, place: Place) -> None:
         """Mark ``place`` as waiting for our answer: its silence no longer counts."""

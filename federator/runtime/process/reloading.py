@@ -93,7 +93,7 @@ class Reloader(Generic[_Root]):
         self.refused: str | None = None  # what to correct in the file that was read last
         self.readings = 0
         self._source: Source[_Root] = source
-        self._asked = asked
+        self._requested = asked
         self._prepare: Callable[[_Root], Any] = prepare
         self._follow: Callable[[_Root, Any], None] = follow
 
@@ -111,8 +111,8 @@ class Reloader(Generic[_Root]):
 
     async def _run(self, telling: Callable[[], AbstractContextManager[None]]) -> None:
         while True:
-            await self._asked.wait()
-            self._asked.clear()
+            await self._requested.wait()
+            self._requested.clear()
             with telling():
                 await self.reload()
             await asyncio.sleep(GAP_S)
@@ -137,7 +137,7 @@ class Reloader(Generic[_Root]):
                 log_notice(notice)
         self.settings = settings
         self.restart_wanted = tuple(map(str, waiting))
-        self._tell(changes, waiting)
+        self._log_changes(changes, waiting)
 
     def snapshot(self) -> dict[str, object]:
         """The state for operators, as JSON."""
@@ -147,15 +147,15 @@ class Reloader(Generic[_Root]):
             "restart_wanted": list(self.restart_wanted),
         }
 
-    def _tell(self, changes: Sequence[Change], waiting: Sequence[Change]) -> None:
+    def _log_changes(self, changes: Sequence[Change], waiting: Sequence[Change]) -> None:
         if changes or not waiting:
-            _log.info("config.reloaded", changed=_told(changes))
+            _log.info("config.reloaded", changed=_as_text(changes))
         if waiting:
             mend = "restart to have these changes"
-            _log.warning("config.restart_wanted", keys=_told(waiting), mend=mend)
+            _log.warning("config.restart_wanted", keys=_as_text(waiting), mend=mend)
 
 
-def _told(changes: Sequence[Change]) -> list[str]:
+def _as_text(changes: Sequence[Change]) -> list[str]:
     shown = [str(change) for change in changes[:TOLD_MAX]]
     more = len(changes) - TOLD_MAX
     return [*shown, f"and {more} more"] if more > 0 else shown

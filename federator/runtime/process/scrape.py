@@ -17,7 +17,7 @@ from federator.runtime.process.exposition import Definition, Distribution, Famil
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 
-class _Told(Collector):
+class _Samples(Collector):
     """The metrics that were read for this scrape."""
 
     def __init__(self, metrics: Iterable[Family]) -> None:
@@ -30,7 +30,7 @@ class _Told(Collector):
 def text(metrics: Iterable[Family]) -> bytes:
     """The text of ``metrics``, and of what the kernel accounts to this process."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Told(metrics))
+    registry.register(_Samples(metrics))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 

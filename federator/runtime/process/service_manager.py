@@ -61,7 +61,7 @@ async def told(
 
     Args:
         ready: Whether publications flow and otherwise why not, in one line.
-        links: Links whose neglect means that we hang.
+        links: Links that show a hang when they are neglected.
     """
     manager = service_manager(os.environ, pid=os.getpid())
     if manager is None:

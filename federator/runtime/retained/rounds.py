@@ -138,7 +138,7 @@ class _Lane:
         self._comparing: dict[str, None] = {}
         self._repeat: set[str] = set()
         self._rally = False
-        self._heard: deque[tuple[Way, RetainedOffer | RetainedNews]] = deque(
+        self._received: deque[tuple[Way, RetainedOffer | RetainedNews]] = deque(
             maxlen=HEARD_WAITING_MAX
         )
         self._round: Round | None = None
@@ -175,7 +175,7 @@ class _Lane:
             case RetainedOffer() if self._collecting and round_ and body.filter in round_.own:
                 self._deliver(round_.on_offer(way, body))
             case RetainedOffer() | RetainedNews():  # too late for this round: kept for the next
-                self._heard.append((way, body))
+                self._received.append((way, body))
                 self._work.set()
                 return
             case RetainedPage() if round_ is not None:
@@ -212,8 +212,8 @@ class _Lane:
             self._comparing = dict.fromkeys(filters)
             self._letters.clear()
             rally, self._rally = self._rally, False
-            letters = list(self._heard)
-            self._heard.clear()
+            letters = list(self._received)
+            self._received.clear()
             repeat, self._repeat = sorted(self._repeat), set()
             try:
                 await self.broker.repeat(repeat)
@@ -227,7 +227,7 @@ class _Lane:
                 self.compare(self._comparing)
             finally:
                 self._round = None
-            if self._due or self._heard:
+            if self._due or self._received:
                 self._work.set()
             if self.set_aside is None:
                 await asyncio.sleep(SLOW_REST * self._scanned_s)
@@ -235,12 +235,12 @@ class _Lane:
     async def _compare(
         self,
         filters: list[str],
-        heard: list[tuple[Way, RetainedOffer | RetainedNews]],
+        received: list[tuple[Way, RetainedOffer | RetainedNews]],
         *,
         rally: bool,
     ) -> bool:
         """Scan, ask all agents, read their answers, fetch newer values; return whether all came."""
-        below = sorted({*filters, *(letter_body.filter for _, letter_body in heard)})
+        below = sorted({*filters, *(letter_body.filter for _, letter_body in received)})
         self._began_s = time.monotonic()
         scan = await self.broker.scan(below) if below else NOTHING
         self._scanned_s = time.monotonic() - self._began_s
@@ -255,7 +255,7 @@ class _Lane:
         round_ = self._round = Round(self.broker.store, self.wanted, scan.digest, own)
         self._collecting = True
         self.broker.counters.rounds += 1
-        for way, body in heard:
+        for way, body in received:
             if body.filter not in own:
                 continue  # it moved to the other lane
             if isinstance(body, RetainedOffer):

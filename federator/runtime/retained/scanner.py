@@ -125,10 +125,10 @@ class RetainedScanner(LinkObserver):
         self._drop_line = f"Outgoing messages are being dropped for client {client_id}.".encode()
         self._ready = asyncio.Event()
         self._judging: asyncio.Handle | None = None
-        self._judged = False
+        self._decided = False
         self._busy = asyncio.Lock()
         self._number = 0
-        self._own_words = OwnWords()
+        self._own_messages = OwnWords()
         self._mark: _Mark | None = None
         self._dropped = False  # on this connection
         self._renewing = False
@@ -138,7 +138,7 @@ class RetainedScanner(LinkObserver):
         self._found: dict[str, Found] | None = None
         self._keep: Collection[str] | None = None
         self._bytes = 0
-        self._heard = 0  # count of values, to notice when our broker falls silent
+        self._values_seen = 0  # count of values, to notice when our broker falls silent
 
     async def run(self) -> None:
         uptime = TopicFilter(UPTIME_TOPIC, max_qos=QoS.AT_MOST_ONCE)
@@ -165,7 +165,7 @@ class RetainedScanner(LinkObserver):
             asked = _broadest(names)
             self._found, self._keep, self._bytes = {}, keep, 0
             try:
-                await self._hear(self._ready)
+                await self._await_event(self._ready)
                 self._broke = False
                 async with asyncio.timeout(FENCE_MAX_S):
                     await self._fence(self.data_link)
@@ -212,7 +212,7 @@ class RetainedScanner(LinkObserver):
             for filter in filters
         )
         while not link.answered(filters):
-            await self._hear(self._subscribed)
+            await self._await_event(self._subscribed)
             self._check_connection()
             self._subscribed.clear()
         if refused := set(link.refused_filters).intersection(filters):
@@ -225,17 +225,17 @@ class RetainedScanner(LinkObserver):
         """Wait until our broker handled what ``link`` sent, and we received what it sent back."""
         self._number += 1
         mark = self._mark = _Mark(self._number, asyncio.Event(), asyncio.Event())
-        if not link.publish(self.mark_topic, self._own_words.say(mark.number), qos=1):
+        if not link.publish(self.mark_topic, self._own_messages.say(mark.number), qos=1):
             raise LinkError("no room to publish a mark")
         if link is not self.link:
             await mark.on_scanner.wait()
         else:
-            await self._hear(mark.on_scanner)
+            await self._await_event(mark.on_scanner)
             if self.hears_log:
-                await self._hear(mark.on_control)
+                await self._await_event(mark.on_control)
         self._check_connection()
 
-    async def _hear(self, event: asyncio.Event) -> None:
+    async def _await_event(self, event: asyncio.Event) -> None:
         """Wait for ``event``, as long as our broker goes on sending.
 
         Raises:
@@ -243,9 +243,9 @@ class RetainedScanner(LinkObserver):
         """
         count = -1
         while not event.is_set():
-            if count == self._heard:
+            if count == self._values_seen:
                 raise TimeoutError
-            count = self._heard
+            count = self._values_seen
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SILENCE_MAX_S):
                     await event.wait()
@@ -259,7 +259,7 @@ class RetainedScanner(LinkObserver):
     def on_control(self, packet: PublishPacket) -> None:
         """Handle a mark, or a line of the broker's log."""
         if packet.topic == self.mark_topic:
-            if self._mark is not None and self._own_words.hear(packet) == self._mark.number:
+            if self._mark is not None and self._own_messages.hear(packet) == self._mark.number:
                 self._mark.on_control.set()
         elif packet.payload.endswith(self._drop_line):
             self._dropped = True
@@ -268,9 +268,9 @@ class RetainedScanner(LinkObserver):
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         """Wait for the broker's uptime before the first scan."""
-        self._judged = self._dropped = False
+        self._decided = self._dropped = False
         loop = asyncio.get_running_loop()
-        self._judging = loop.call_later(UPTIME_TIMEOUT_S, self._judge, None)
+        self._judging = loop.call_later(UPTIME_TIMEOUT_S, self._decide_restart, None)
 
     def on_subscribed(self, link: MqttLink) -> None:
         """Go on with a scan: the broker answered."""
@@ -294,18 +294,18 @@ class RetainedScanner(LinkObserver):
             chunk, named = self.outgoing(chunk, publishes)
         for packet, start, end in named:
             if packet.topic == self.mark_topic:
-                if self._mark is not None and self._own_words.hear(packet) == self._mark.number:
+                if self._mark is not None and self._own_messages.hear(packet) == self._mark.number:
                     self._mark.on_scanner.set()
             elif packet.topic == UPTIME_TOPIC:
                 self._on_uptime(packet.payload)
             elif packet.retain and self._found is not None and not packet.topic.startswith("$"):
                 self._take(packet.topic, packet.payload, chunk[start:end])
-        if self._judged:
+        if self._decided:
             self.last_contact_s = time.time()
 
     def _take(self, topic: str, payload: bytes, packet: memoryview) -> None:
         assert self._found is not None
-        self._heard += 1
+        self._values_seen += 1
         if not payload:
             self._found.pop(topic, None)
             return
@@ -322,12 +322,12 @@ class RetainedScanner(LinkObserver):
         uptime_s: float | None = None
         with contextlib.suppress(ValueError, IndexError):
             uptime_s = float(payload.split()[0])
-        if not self._judged:
-            self._judge(uptime_s)
+        if not self._decided:
+            self._decide_restart(uptime_s)
 
-    def _judge(self, uptime_s: float | None) -> None:
+    def _decide_restart(self, uptime_s: float | None) -> None:
         """Decide whether this is still the same broker."""
-        self._judged = True
+        self._decided = True
         if self._judging is not None:
             self._judging.cancel()
         now_s = time.time()

@@ -145,16 +145,16 @@ class SettlingService:
     def answer(self, question: Question, *, known: bool) -> None:
         """Tell the gateway whether all is settled, together with other answers of this turn."""
         if not self._answers:
-            asyncio.get_running_loop().call_soon(self._tell_answers)
+            asyncio.get_running_loop().call_soon(self._send_answers)
         self._answers[question.gateway, known, question.signed].append(question.token)
 
-    def _tell_answers(self) -> None:
-        for (gateway, known, signed), tokens in self._answers.items():
+    def _send_answers(self) -> None:
+        for (gateway, all_know, signed), tokens in self._answers.items():
             topic = topics.settled_topic(self.settings.federation, gateway)
             step = 1 + gateways.SETTLED_ALSO_MAX if signed else 1
             for first in range(0, len(tokens), step):
                 token, *also = tokens[first : first + step]
-                payload = json_codec.encode(gateways.Settled(token, known, tuple(also)))
+                payload = json_codec.encode(gateways.Settled(token, all_know, tuple(also)))
                 payload = self.sign(topic, payload) if signed else payload
                 self.link.publish(topic, payload, urgent=True)
         self._answers.clear()

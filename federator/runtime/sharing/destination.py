@@ -186,7 +186,7 @@ class ShareDestination:
         self._settle_timer = None
         now_s = asyncio.get_running_loop().time()
         settling = self._settling
-        for filter in [*takewhile(lambda each: settling[each] <= now_s, settling)]:
+        for filter in [*takewhile(lambda key: settling[key] <= now_s, settling)]:
             del settling[filter]
         if not settling:
             self._settling = {}  # a fresh dictionary: a drained one keeps its memory

@@ -132,7 +132,7 @@ class Sharing:
         self._orphans = Orphans(keep_ms=self.parameters.keep_ms)
         self._orphans_timer = DeadlineTimer(self._on_orphans_old)
         self._changed = False
-        self._told_inexact: dict[GroupKey, str] = {}
+        self._logged_inexact: dict[GroupKey, str] = {}
         self._untold: dict[GroupKey, None] = {}
         self.stand_ins = StandIns(self.make_link, self._on_taken)
         self.origin = ShareOrigin(
@@ -181,13 +181,13 @@ class Sharing:
 
     def listed(self) -> list[dict[str, object]]:
         """The groups, for operators."""
-        return [self._told(key) for key in islice(self.membership.groups, LISTED_MAX)]
+        return [self._group_page(key) for key in islice(self.membership.groups, LISTED_MAX)]
 
     def explain(self, topic: str) -> list[dict[str, object]]:
         """The groups one member of which gets a publication on ``topic``."""
-        return [self._told(key) for key in self.assignment.groups_of(topic)[:LISTED_MAX]]
+        return [self._group_page(key) for key in self.assignment.groups_of(topic)[:LISTED_MAX]]
 
-    def _told(self, key: GroupKey) -> dict[str, object]:
+    def _group_page(self, key: GroupKey) -> dict[str, object]:
         brokers = self.membership.brokers(key)
         return {
             "group": key[0],
@@ -195,7 +195,7 @@ class Sharing:
             "members": {str(broker): share.count for broker, share in brokers.items()},
             "crossed": [broker for broker, share in brokers.items() if share.crossed],
             "stand_ins": self.assignment.stand_ins.get(key, 0),
-            "inexact": self._told_inexact.get(key),
+            "inexact": self._logged_inexact.get(key),
         }
 
     # Changes
@@ -219,7 +219,7 @@ class Sharing:
             elif self._own_members.pop(key, None) and not self.has_own_members(key[1]):
                 self._own_filters.discard(key[1])
                 del self._crossings[key[1]]
-        self._say_what_we_have()
+        self._announce_members()
 
     def on_rules(self) -> None:
         """Announce groups that the new rules allow, and withdraw the others."""
@@ -234,7 +234,7 @@ class Sharing:
             for filter in filters:
                 for shared in self._own_filters.overlapping(filter):
                     self._crossings[shared] += by
-        self._say_what_we_have()
+        self._announce_members()
 
     def on_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> None:
         """Note that a filter beginning with ``$`` has another route, or none; see ``SetRoute``."""
@@ -270,7 +270,7 @@ class Sharing:
         shared = self if self.assignment.wanted or self._announced else None
         self.data_path.share(self.assignment.wanted, shared)
         self.stand_ins.want(self.assignment.stand_ins)
-        self._tell_inexact()
+        self._log_inexact()
         gone, self._gone = self._gone, []
         self.origin.on_members(gone)
         self._orphans_timer.set(self._orphans.next_deadline_ms())
@@ -316,9 +316,9 @@ class Sharing:
         if not self._needs_inbox:
             self._needs_inbox = True
             # Not now: announcing may change the state in use.
-            asyncio.get_running_loop().call_soon(self._say_what_we_have)
+            asyncio.get_running_loop().call_soon(self._announce_members)
 
-    def _say_what_we_have(self) -> None:
+    def _announce_members(self) -> None:
         """Announce our members, and an inbox when other brokers may send to it."""
         records: dict[str, MemberRecord] = {}
         for key, count in sorted(self._own_members.items()):
@@ -339,14 +339,14 @@ class Sharing:
         if self._changed:
             self.announce(filters - before, before - filters)
 
-    def _tell_inexact(self) -> None:
+    def _log_inexact(self) -> None:
         """Log which groups cannot be served exactly once, and why, once for each reason; soon."""
         if not self._untold:
-            asyncio.get_running_loop().call_soon(self._tell_some_inexact)
-        self._untold.update(dict.fromkeys((*self.membership.groups, *self._told_inexact)))
+            asyncio.get_running_loop().call_soon(self._log_some_inexact)
+        self._untold.update(dict.fromkeys((*self.membership.groups, *self._logged_inexact)))
 
-    def _tell_some_inexact(self) -> None:
-        logged = self._told_inexact
+    def _log_some_inexact(self) -> None:
+        logged = self._logged_inexact
         for key in list(islice(self._untold, INEXACT_AT_ONCE_MAX)):
             del self._untold[key]
             reason = self.membership.why_inexact(key)
@@ -356,4 +356,4 @@ class Sharing:
                 logged[key] = reason
                 _log.warning("share.inexact", group=key[0], filter=key[1], reason=reason)
         if self._untold:
-            asyncio.get_running_loop().call_soon(self._tell_some_inexact)
+            asyncio.get_running_loop().call_soon(self._log_some_inexact)

@@ -56,7 +56,7 @@ class Plans:
             PlanBook(self.federation, self.broker),
             self.data_path.plane,
             self.broker,
-            self._tell,
+            self._report_torn,
             log_notice,
             self.edge.follow,
         )
@@ -114,24 +114,24 @@ class Plans:
             if not self.words.judges:  # else it expires: any client can delete it on the broker
                 self._waiting = {"": None}
         else:
-            plan = self._believed(bytes(packet.payload))
+            plan = self._verified_plan(bytes(packet.payload))
             if plan is None or (plan.steerer not in self._waiting and self._is_full):
                 return
             self._waiting.pop(plan.steerer, None)
             self._waiting[plan.steerer] = plan
         self._on_time()
 
-    def on_torn(self, told: TreeTorn) -> None:
+    def on_torn(self, report: TreeTorn) -> None:
         """Handle a neighbour's report that a tree does not hold there."""
         if self._torn.take(monotonic_ms()):
-            self.follower.on_message(told, both_clocks())
+            self.follower.on_message(report, both_clocks())
             self._arm()
 
     @property
     def _is_full(self) -> bool:
         return len(self._waiting) >= WAITING_MAX
 
-    def _believed(self, payload: bytes) -> Plan | None:
+    def _verified_plan(self, payload: bytes) -> Plan | None:
         now = both_clocks()
         try:
             plan = decode(Plan, payload)
@@ -144,8 +144,8 @@ class Plans:
             return None
         return plan
 
-    def _tell(self, neighbour: BrokerId, told: TreeTorn) -> None:
-        self.tell(neighbour, told)
+    def _report_torn(self, neighbour: BrokerId, report: TreeTorn) -> None:
+        self.tell(neighbour, report)
         self._arm()
 
     def _on_time(self) -> None:

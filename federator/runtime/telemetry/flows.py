@@ -14,10 +14,10 @@ from federator.protocol.telemetry.records import FLOWS_MAX, Flows, Row, flow_nam
 
 def flow_rows(flows: Sequence[FlowLoad], when: dict[str, Any]) -> list[Row]:
     """A row for each of the first ``FLOWS_MAX`` of ``flows``, which are the heaviest first."""
-    return [(Flows, when | _told(flow)) for flow in flows[:FLOWS_MAX]]
+    return [(Flows, when | _as_json(flow)) for flow in flows[:FLOWS_MAX]]
 
 
-def _told(flow: FlowLoad) -> dict[str, Any]:
+def _as_json(flow: FlowLoad) -> dict[str, Any]:
     return {
         "flow": flow_name(flow.filters),
         "rate": round(flow.rate),

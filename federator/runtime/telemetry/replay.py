@@ -98,8 +98,8 @@ class ReplayService:
         self.topic = topics.metrics_ask_topic(self.federation)
         self._orders: deque[_Order] = deque()
         self._proven = False  # whether the waiting asks are proven to come from collectors
-        self._judged: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
-        self._asked = asyncio.Event()
+        self._signatures_checked: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
+        self._request_came = asyncio.Event()
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
     def push(
@@ -138,20 +138,20 @@ class ReplayService:
             self._proven = True
             self._orders.clear()  # unproven ones are no longer accepted
         self._orders.append(_Order(ask.spool, ask.first, ask.last, ask.to))
-        self._asked.set()
+        self._request_came.set()
 
     def _has_room(self, *, signed: bool) -> bool:
         """Whether an ask can have a place, and be verified now if it is signed."""
         if len(self._orders) >= ASKS_MAX and (self._proven or not signed):
             return False
-        judged = self._judged.so_far(monotonic_ms())
-        judged[_PROOFS] += signed
-        return not signed or judged[_PROOFS] <= JUDGED_MAX
+        checked = self._signatures_checked.so_far(monotonic_ms())
+        checked[_PROOFS] += signed
+        return not signed or checked[_PROOFS] <= JUDGED_MAX
 
     async def run(self) -> None:
         while True:
-            await self._asked.wait()
-            self._asked.clear()
+            await self._request_came.wait()
+            self._request_came.clear()
             while self._orders:
                 await self._serve(self._orders.popleft())
                 await asyncio.sleep(PAUSE_S)

@@ -68,7 +68,7 @@ class TraceService:
         self.malformed = 0  # orders that could not be read
         self._self_id = self.settings.broker_id
         self.topic = topics.trace_topic(self.settings.federation)
-        self._asked: Recent[tuple[Epoch, int], str] = Recent(ASKED_MAX)  # tokens
+        self._open_traces: Recent[tuple[Epoch, int], str] = Recent(ASKED_MAX)  # tokens
         self._orders = TokenBucket(TRACES_PER_S)
         self._echoes = TokenBucket(ECHOES_PER_S)
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
@@ -107,7 +107,7 @@ class TraceService:
         onward = Onward(True, False, self._waiting(sends), why, self._transports(sends))
         if route is not None and sends:
             number = self.send(route, sends, tracing.write_logbook(logbook))
-            self._asked.put((epoch, number), order.token)
+            self._open_traces.put((epoch, number), order.token)
         echo = tracing.echo(logbook, onward, epoch=epoch, number=0)
         self._answer(order.token, echo, now_us)
 
@@ -132,11 +132,11 @@ class TraceService:
         self._send(frame.sender, echo)
         return sends, tracing.write_logbook(logbook)
 
-    def on_echo(self, heard: TraceEcho) -> None:
+    def on_echo(self, received: TraceEcho) -> None:
         """Pass an echo on, or answer the operator."""
-        if self.links.cost_to(heard.sender) is None:
+        if self.links.cost_to(received.sender) is None:
             return
-        echo = tracing.towards_origin(heard, self._self_id)
+        echo = tracing.towards_origin(received, self._self_id)
         if echo is None:
             return
         if echo.at > 0:
@@ -144,7 +144,7 @@ class TraceService:
             return
         if echo.epoch == self.links.epoch:
             self.on_home(echo)
-        token = self._asked.get((echo.epoch, echo.number))
+        token = self._open_traces.get((echo.epoch, echo.number))
         if token is not None:
             self._answer(token, echo, wall_clock_us())
 
@@ -169,23 +169,23 @@ class TraceService:
     def _transports(self, sends: Sends) -> list[str]:
         return [self.transports.used_to(hop) for hop, _ in sends]
 
-    def _send(self, neighbour: BrokerId, told: TraceEcho) -> None:
+    def _send(self, neighbour: BrokerId, echo: TraceEcho) -> None:
         link = self.traffic.link_to(neighbour)
         if link is not None and self._echoes.take(monotonic_ms()):
-            self.traffic.send(link, told)
+            self.traffic.send(link, echo)
 
-    def _answer(self, token: str, told: TraceEcho, now_us: int) -> None:
-        brokers = {*told.path, *(hop for hop, _ in told.next_hops)}
+    def _answer(self, token: str, echo: TraceEcho, now_us: int) -> None:
+        brokers = {*echo.path, *(hop for hop, _ in echo.next_hops)}
         names = {str(id): name for id in sorted(brokers) if (name := self.name_of(id))}
         answer = operators.Traced(
-            path=told.path,
-            times_us=told.times_us,
+            path=echo.path,
+            times_us=echo.times_us,
             back_us=now_us,
-            first=told.first,
-            delivers=told.delivers,
-            next_hops=told.next_hops,
-            why=told.why,
-            transports=told.transports,
+            first=echo.first,
+            delivers=echo.delivers,
+            next_hops=echo.next_hops,
+            why=echo.why,
+            transports=echo.transports,
             names=names,
         )
         topic = topics.traced_topic(self.settings.federation, token)

@@ -176,8 +176,8 @@ class WindowAggregator:
         self._hop(event, 0, None, event.time_us)
 
     def _delivered(self, event: Delivered) -> None:
-        believed = abs(event.delay_us) <= DELAY_US_MAX
-        made_us = _window_of(event.origin_time_us) if believed else None
+        plausible = abs(event.delay_us) <= DELAY_US_MAX
+        made_us = _window_of(event.origin_time_us) if plausible else None
         alike = (event.origin, event.hops, event.keys, event.flags, made_us)
         group, totals = self._delivered_to.get(alike) or self._where(event, made_us)
         group.events.append(event)

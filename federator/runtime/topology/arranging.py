@@ -71,8 +71,9 @@ class Arranger:
     measured: Callable[[Measured], None]
 
     def __post_init__(self) -> None:
-        self._asked: asyncio.Queue[Measure] = asyncio.Queue()  # the protocol requests one at a time
-        self.measure = self._asked.put_nowait
+        # The protocol requests one measurement at a time.
+        self._requests: asyncio.Queue[Measure] = asyncio.Queue()
+        self.measure = self._requests.put_nowait
 
     def part(self) -> Part:
         return Part(tasks={"topology": self.run})
@@ -80,7 +81,7 @@ class Arranger:
     async def run(self) -> None:
         """Measure what is requested, one after another."""
         while True:
-            order = await self._asked.get()
+            order = await self._requests.get()
             self.measured(Measured(order.id, await round_trip(order.address)))
 
     def remember(self, brokers: tuple[tuple[BrokerId, str], ...]) -> None:

@@ -31,7 +31,7 @@ class HttpProxy:
     async def connect(
         self, protocol: asyncio.BaseProtocol, host: str, port: int, tls: ssl.SSLContext | None
     ) -> asyncio.Transport:
-        """Open a connection to ``host``, whose name the proxy resolves, for ``protocol``.
+        """Open a connection to ``host``, a name that the proxy resolves, for ``protocol``.
 
         Raises:
             OSError: The proxy is not there, or TLS fails.
@@ -89,14 +89,14 @@ class _Answer(asyncio.Protocol):
         if _END in self._head:
             status = self._head.split(b"\r\n", 1)[0].decode("latin-1")[:80]
             opened = _code(status) == "200"  # else a page about it may follow
-            self._tell(status if self._head.endswith(_END) or not opened else None)
+            self._set_status(status if self._head.endswith(_END) or not opened else None)
         elif len(self._head) > HEAD_BYTES_MAX:
-            self._tell(None)
+            self._set_status(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._tell(None)
+        self._set_status(None)
 
-    def _tell(self, status: str | None) -> None:
+    def _set_status(self, status: str | None) -> None:
         if not self.status.done():
             self.status.set_result(status)
 

@@ -136,9 +136,9 @@ class WebSocket:
 
     def pong(self) -> bytes:
         """The answer to the last ping only, as the RFC allows."""
-        said, self.ping = self.ping, None
-        assert said is not None
-        return self._connection.send(Pong(payload=bytes(said)))
+        answered, self.ping = self.ping, None
+        assert answered is not None
+        return self._connection.send(Pong(payload=bytes(answered)))
 
     def close(self) -> bytes:
         """The frame that ends the connection, or answers its end."""

@@ -96,7 +96,9 @@ class Joining(Part):
     # --- as a part ---
 
     def topology_of(self, id: BrokerId) -> TopologyParameters:
-        return replace(self._parameters, seeds=self._seeds[id], known=self._known.get(id, ()))
+        return replace(
+            self._parameters, seeds=self._seeds[id], addresses_before=self._known.get(id, ())
+        )
 
     def reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
         self.changes.append(self.world.now_ms)

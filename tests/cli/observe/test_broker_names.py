@@ -6,7 +6,7 @@ import pytest
 
 from federator.cli.agent_pages import Names
 from federator.cli.observe import controller, explain, status, topology, trace
-from federator.cli.observe.drawing import DRAWINGS, add_told, merge
+from federator.cli.observe.drawing import DRAWINGS, add_announced, merge
 from federator.cli.observe.top_samples import Snapshot
 from federator.protocol.messages.operators import Traced
 from tests.cli.observe.test_top import drawn, link, snapshot, watched
@@ -55,7 +55,7 @@ def what_if():
 
 def drawing(form):
     picture = merge([STATUS])
-    add_told(picture, GRAPH)
+    add_announced(picture, GRAPH)
     return DRAWINGS[form](picture)
 
 

@@ -123,7 +123,7 @@ class SilentBroker(PacketSender):
                 else:
                     self._session.window.on_too_large(packet_id, out, qos=1)
             self._send(out)
-            self._tell_too_long()
+            self._log_too_long()
 
 
 @pytest.mark.parametrize("flags", [0, CUSTODY_FLAG])

@@ -196,7 +196,7 @@ def test_who_came_and_went_since_we_are_back_is_not_kept_in_mind():
     for number in range(100):
         agent.log(*arrive(f"guest {number}", f"a/{number}"), ClientEnded(f"guest {number}"))
 
-    assert agent.discovery._table._heard.keys() <= {OWN_ID}
+    assert agent.discovery._table._logged_since_up.keys() <= {OWN_ID}
 
 
 # Ambiguity

@@ -148,7 +148,7 @@ def test_known_topics_stay_within_their_bound() -> None:
     for n in range(100):
         checker.check(_raw(b"a/%d" % n), acknowledged=False, publications=1)
 
-    assert len(checker._known) <= 10
+    assert len(checker._seen) <= 10
 
 
 @given(st.integers(0, 2**28 - 1))

@@ -265,6 +265,6 @@ def test_a_list_takes_no_more_than_its_bound():
 
 def test_a_cost_never_exceeds_what_the_wire_can_say():
     route = CoreRoute(OTHER, priority=0)
-    route.heard[NEIGHBOUR] = HeardCost((1, 1), UNREACHABLE - 1, in_mesh=False)
+    route.offers[NEIGHBOUR] = HeardCost((1, 1), UNREACHABLE - 1, in_mesh=False)
 
     assert route.cost_via(NEIGHBOUR, lambda neighbour: 1_000_000) == UNREACHABLE

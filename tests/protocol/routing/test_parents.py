@@ -35,7 +35,7 @@ def test_the_second_parent_carries_on_at_once_when_the_first_is_cut_off():
 def chosen(ways, *, before=(), redundancy=2):
     """The parents, where the way by each neighbour costs so much, all of it for the link."""
     route = CoreRoute(core=0, priority=0, parents=before)
-    route.heard = {n: HeardCost(route.number, Cost(0), in_mesh=False) for n in ways}
+    route.offers = {n: HeardCost(route.number, Cost(0), in_mesh=False) for n in ways}
     route.choose(ways.get, redundancy=redundancy, slack_percent=100)
     return route.parents
 

@@ -86,7 +86,7 @@ def test_it_joins_by_its_seeds_and_not_by_itself():
 
 
 def test_it_looks_for_whom_it_knew_before():
-    made, _ = node(known=((TWO, "mqtt://b2"),))
+    made, _ = node(addresses_before=((TWO, "mqtt://b2"),))
 
     assert Dial(TWO, "mqtt://b2") in later(made, until_ms=5_000)
 

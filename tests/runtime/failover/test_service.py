@@ -44,7 +44,7 @@ def service(tmp_path, clients, *, known=frozenset()):
         counters=DataCounters(),
         guide=Guide(),
         may_tell=lambda filter: True,
-        told=lambda: known,
+        announced_records=lambda: known,
         handle=told.append,
     )
     return made, told

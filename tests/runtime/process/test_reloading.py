@@ -158,7 +158,7 @@ async def test_a_storm_of_signals_has_few_readings_and_the_last_counts(file, mon
 def test_keys_in_plenty_are_told_in_short():
     neighbours = [{"url": f"mqtt://b{number}"} for number in range(500)]
 
-    told = reloading._told(list(differences(settings(), settings(neighbours=neighbours))))
+    told = reloading._as_text(list(differences(settings(), settings(neighbours=neighbours))))
 
     assert len(told) == reloading.TOLD_MAX + 1
     assert told[-1] == "and 468 more"

@@ -1,7 +1,8 @@
-"""What an agent's configuration has for the bridges of its broker, and what it has nothing for.
+"""Converts the bridges of a broker into an agent's configuration, and reports what has no
+counterpart.
 
-Names, rules and neighbours are in ``protocol.policy.bridge_lines``' gift; this says where brokers
-are, who we are there, and in words what stays behind.
+``protocol.policy.bridge_lines`` finds the renames and rules; this module writes the addresses of
+brokers, our credentials there, and texts about what is lost.
 """
 
 import json
@@ -36,7 +37,7 @@ WANTING: Final = {
     "local_username": "give this agent's user at your broker with --user",
     "local_password": "give this agent's password at your broker with --password-file",
 }
-"""Options that nothing here does, whatever they say, and what to do."""
+"""Options without counterpart, with any value, and what to do."""
 
 WANTING_IF: Final = {
     ("bridge_insecure", "true"): "agents always look at the name in a certificate: correct it",
@@ -45,12 +46,12 @@ WANTING_IF: Final = {
     ("start_type", "lazy"): "links are always up",
     ("start_type", "once"): "links come back",
 }
-"""The same of options that say this."""
+"""The same for options with this value."""
 
 
 @dataclass(slots=True)
 class Neighbour:
-    """One broker that bridges led to."""
+    """A broker at the other end of bridges."""
 
     address: str
     id: int
@@ -59,7 +60,7 @@ class Neighbour:
 
 @dataclass(slots=True)
 class Written:
-    """What is to be written, and to be said.
+    """The configuration to write, and the texts for operators.
 
     Attributes:
         lines: Of the configuration, behind those about this broker.
@@ -79,7 +80,7 @@ class Written:
 
     @property
     def told(self) -> dict[str, list[str]]:
-        """What operators are told, by its title."""
+        """The texts for operators, by title."""
         return {
             "without_counterpart": [_line(place, why) for place, why in self.without],
             "otherwise_than_before": [_line(place, what) for place, what in self.differs],
@@ -100,7 +101,8 @@ class Written:
 def neighbours_of(
     bridges: Sequence[Connection], ids: Mapping[str, Sequence[int]]
 ) -> list[Neighbour]:
-    """Every broker that ``bridges`` lead to, once. ``ids``: by connection, one for each address."""
+    """The brokers at the other ends of ``bridges``. ``ids``: by connection, one for each
+    address."""
     found: dict[str, Neighbour] = {}
     by_id: dict[int, str] = {}
     for at, bridge in enumerate(bridges):
@@ -115,18 +117,19 @@ def neighbours_of(
 
 @dataclass(slots=True)
 class _Plan:
-    """What becomes of all bridges' lines: ``found`` at this agent, or one for each other agent."""
+    """The counterparts of all bridges' lines: one ``found`` for this agent, or one per other
+    agent."""
 
     places: list[dict[BridgeLine, Place]]  # by bridge
     there: bool  # names of the federation are those at the other brokers
     found: list[Counterpart] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        lines = [list(each) for each in self.places]
+        lines = [list(bridge) for bridge in self.places]
         if self.there:
             self.found = [counterpart(lines)]
         else:
-            self.found = [counterpart([[line.mirrored for line in each]]) for each in lines]
+            self.found = [counterpart([[line.mirrored for line in bridge]]) for bridge in lines]
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -139,24 +142,27 @@ class _Plan:
         return [line.mirrored for line in self.found[bridge].lines[0]]
 
     def refused(self) -> Iterator[tuple[Place, str]]:
-        """The others, and why."""
+        """The lines without counterpart, and why."""
         for at, found in enumerate(self.found):
             for bridge, line, owner in found.refused:
                 at, line, owner = (
                     (bridge, line, owner) if self.there else (at, line.mirrored, owner.mirrored)
                 )
-                where = next(each[owner] for each in self.places if owner in each)
+                where = next(places[owner] for places in self.places if owner in places)
                 yield self.places[at][line], _refusal(owner, where)
 
     def differs(self) -> Iterator[tuple[Place, str]]:
-        """What those that have one did otherwise."""
+        """Differences between lines and their counterparts."""
         for at, found in enumerate(self.found):
-            for each in found.differs:
+            for difference in found.differs:
                 if self.there:
-                    yield self.places[each.bridge][each.line], _difference(each, "here", "there")
+                    yield (
+                        self.places[difference.bridge][difference.line],
+                        _difference(difference, "here", "there"),
+                    )
                 else:
-                    place = self.places[at][each.line.mirrored]
-                    yield place, _difference(each, "there", "here")
+                    place = self.places[at][difference.line.mirrored]
+                    yield place, _difference(difference, "there", "here")
 
 
 def written(
@@ -166,66 +172,67 @@ def written(
 
     ``there``: the names of the federation are those at the other brokers, else those here.
     """
-    told = Written()
-    plan = _Plan([_sayable(bridge, told) for bridge in bridges], there)
-    told.without += plan.refused()
-    told.differs += plan.differs()
+    result = Written()
+    plan = _Plan([_translatable(bridge, result) for bridge in bridges], there)
+    result.without += plan.refused()
+    result.differs += plan.differs()
     every = [line for at in range(len(bridges)) for line in plan.taken(at)]
-    told.lines += _of_rules(every, plan.pairs)
+    result.lines += _of_rules(every, plan.pairs)
     for neighbour in neighbours:
-        _add_neighbour(told, neighbour, bridges, plan, home)
+        _add_neighbour(result, neighbour, bridges, plan, home)
     if not there:
         for bridge, found in zip(bridges, plan.found, strict=True):
             for address in bridge.addresses if found.pairs else ():
                 text = f"[rules] {_renames(found.pairs)}"
-                told.elsewhere.setdefault(address, []).append(text)
+                result.elsewhere.setdefault(address, []).append(text)
     elif plan.pairs:
-        told.notes.append(
+        result.notes.append(
             "names are those at the other broker: where its agent renames too, put its prefix"
             " before those of [rules] rename and of its neighbour's import and export"
         )
     refused, other_way = len(list(plan.refused())), _Plan(plan.places, not there)
     if len(list(other_way.refused())) < refused:
         names = "here" if there else "there"
-        told.notes.append(f"fewer lines are without counterpart with --names {names}")
-    told.notes.append("a publication keeps the QoS that it was published with: no line lowers it")
-    return told
+        result.notes.append(f"fewer lines are without counterpart with --names {names}")
+    result.notes.append("a publication keeps the QoS that it was published with: no line lowers it")
+    return result
 
 
-def _sayable(bridge: Connection, told: Written) -> dict[BridgeLine, Place]:
-    """Its lines, but those that nothing here can do: these are told, as are such options."""
+def _translatable(bridge: Connection, result: Written) -> dict[BridgeLine, Place]:
+    """The lines of ``bridge`` that can have a counterpart; the others, and such options, are
+    reported."""
     found: dict[BridgeLine, Place] = {}
     for place, line in bridge.topics:
         filters = line.local_filter, line.remote_filter
         if any(filter.startswith("$") for filter in filters):
-            told.without.append((place, "what starts with $ never leaves a broker"))
+            result.without.append((place, "what starts with $ never leaves a broker"))
         elif is_prefix(filters[0]) != is_prefix(filters[1]):
-            told.without.append((place, "one of its two topics ends with /, the other does not"))
+            result.without.append((place, "one of its two topics ends with /, the other does not"))
         else:
             found.setdefault(line, place)
     for option, (place, value) in bridge.options.items():
         why = WANTING.get(option) or WANTING_IF.get((option, value))
         if why is not None:
-            told.without.append((place, why))
+            result.without.append((place, why))
     return found
 
 
 def _of_rules(lines: Sequence[BridgeLine], pairs: Sequence[Pair]) -> list[str]:
     wanted = filters_of(lines, "in", there=False)
-    told = [
+    written_lines = [
         "",
         "[share]",
         'scope = "broker"   # as with bridges: each broker serves its own groups',
     ]
     if wanted:
-        told += [
+        written_lines += [
             "",
             "[discovery]",
             f"filters = {_array(wanted)}   # whoever listens, as bridges do",
         ]
-    told += ["", "[rules]", f"import = {_array(wanted)}"]
-    told.append(f"export = {_array(filters_of(lines, 'out', there=False))}")
-    return [*told, *([_renames(pairs)] if pairs else [])]
+    written_lines += ["", "[rules]", f"import = {_array(wanted)}"]
+    written_lines.append(f"export = {_array(filters_of(lines, 'out', there=False))}")
+    return [*written_lines, *([_renames(pairs)] if pairs else [])]
 
 
 def _renames(pairs: Sequence[Pair]) -> str:
@@ -238,45 +245,49 @@ def _renames(pairs: Sequence[Pair]) -> str:
 
 
 def _add_neighbour(
-    told: Written,
+    result: Written,
     neighbour: Neighbour,
     bridges: Sequence[Connection],
     plan: _Plan,
     home: Path,
 ) -> None:
     own = [bridges[at] for at in neighbour.connections]
-    names = " and ".join(each.name for each in own)
+    names = " and ".join(bridge.name for bridge in own)
     lines = [line for at in neighbour.connections for line in plan.taken(at)]
     if not lines:
-        told.notes.append(f"{neighbour.address}: no neighbour, for nothing of {names} crosses")
+        result.notes.append(f"{neighbour.address}: no neighbour, for nothing of {names} crosses")
         return
     out, in_ = (filters_of(lines, way, there=plan.there) for way in WAYS)
-    tls = any(each.told(option) not in (None, "false") for each in own for option in TLS_BY)
+    tls = any(bridge.told(option) not in (None, "false") for bridge in own for option in TLS_BY)
     scheme = "mqtts" if tls else "mqtt"
-    told.lines += ["", f"[[neighbours]]   # {names}", f'url = "{scheme}://{neighbour.address}"']
-    told.lines += [f"id = {neighbour.id}", f"import = {_array(in_)}", f"export = {_array(out)}"]
-    told.lines += _login(told, own, home, tls=tls)
+    result.lines += ["", f"[[neighbours]]   # {names}", f'url = "{scheme}://{neighbour.address}"']
+    result.lines += [f"id = {neighbour.id}", f"import = {_array(in_)}", f"export = {_array(out)}"]
+    result.lines += _login(result, own, home, tls=tls)
     if out:
         out = filters_of(lines, "out", there=True)
-        told.elsewhere.setdefault(neighbour.address, []).append(
+        result.elsewhere.setdefault(neighbour.address, []).append(
             f"[discovery] filters = {_array(out)}, for clients that subscribe # or +/#"
         )
 
 
-def _login(told: Written, own: Sequence[Connection], home: Path, *, tls: bool) -> Iterator[str]:
-    """Who we are to a neighbour: as the first of its connections that says so."""
+def _login(result: Written, own: Sequence[Connection], home: Path, *, tls: bool) -> Iterator[str]:
+    """Our credentials at a neighbour: from the first of its connections that has them."""
     options: dict[str, tuple[str, ...]] = {"username": ("remote_username", "username")}
     if tls:
         options |= {f"{key}_file": (f"bridge_{key}file",) for key in ("ca", "cert", "key")}
     for key, given in options.items():
-        found = ((each, value) for each in own if (value := each.told(*given)) is not None)
+        found = (
+            (connection, value)
+            for connection in own
+            if (value := connection.told(*given)) is not None
+        )
         bridge, value = next(found, (None, ""))
         if bridge is not None:
             yield f"{key} = {_text(value)}"
             secret = bridge.told("remote_password", "password")
             if key == "username" and secret is not None:
                 safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in bridge.name)
-                told.passwords[home / f"bridge-{safe}.password"] = secret
+                result.passwords[home / f"bridge-{safe}.password"] = secret
                 yield f"password_file = {_text(f'bridge-{safe}.password')}"
 
 
@@ -286,7 +297,7 @@ TLS_BY: Final = (
 
 
 def _line(place: Place, what: str) -> str:
-    option = place.text.partition(" ")[0]  # what others say may be a secret
+    option = place.text.partition(" ")[0]  # the values of other options may be secrets
     return f"{place}: {place.text if option == 'topic' else option}: {what}"
 
 
@@ -295,12 +306,16 @@ def _refusal(owner: BridgeLine, where: Place) -> str:
     return f"{what}, and a topic has one name there, both ways: keep a bridge for this line"
 
 
-def _difference(each: Difference, origin: str, goal: str) -> str:
-    """``origin`` and ``goal`` say where what goes ``out`` is published, and where it arrives."""
-    if each.way == "in":
+def _difference(difference: Difference, origin: str, goal: str) -> str:
+    """``origin`` and ``goal``: where publications that go ``out`` are published, and where they
+    arrive."""
+    if difference.way == "in":
         origin, goal = goal, origin
-    what = f"{_cut(each.topic)}, published {origin}, was {_cut(each.was)} {goal}"
-    return f"{what}: now {'it is not there' if each.now is None else f'it is {_cut(each.now)}'}"
+    what = f"{_cut(difference.topic)}, published {origin}, was {_cut(difference.was)} {goal}"
+    return (
+        f"{what}: now "
+        f"{'it is not there' if difference.now is None else f'it is {_cut(difference.now)}'}"
+    )
 
 
 def _cut(topic: str) -> str:

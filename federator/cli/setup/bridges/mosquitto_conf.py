@@ -1,7 +1,7 @@
 """The bridges in a ``mosquitto.conf``, read as Mosquitto reads them.
 
 One option a line, words parted by spaces; everything behind a ``connection`` belongs to it, until
-the next. What is no bridge's option is the broker's, and passed over.
+the next. Other options belong to the broker, and are skipped.
 
 Source: mosquitto.conf(5), CONFIGURING BRIDGES; tried with 2.0.11.
 """
@@ -34,7 +34,7 @@ OF_BRIDGES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something stands, for people."""
+    """A line of a file, for people."""
 
     file: Path
     line: int
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(slots=True)
 class Connection:
-    """A bridge: where it leads, what it carries, and all else that is said of it."""
+    """A bridge: its addresses, its topics, and its other options."""
 
     name: str
     place: Place
@@ -59,7 +59,7 @@ class Connection:
     options: dict[str, tuple[Place, str]] = field(default_factory=dict)
 
     def told(self, *names: str) -> str | None:
-        """What the first option of ``names`` that is given says."""
+        """The value of the first given option of ``names``."""
         return next((self.options[name][1] for name in names if name in self.options), None)
 
 
@@ -75,7 +75,7 @@ def read_bridges(path: Path) -> list[Connection]:
         if option == "connection":
             if not value:
                 raise place.mistake("connection has no name: write connection NAME")
-            if any(each.name == value for each in found):
+            if any(other.name == value for other in found):
                 raise place.mistake(f"connection {value} is there twice: give each its own name")
             found.append(Connection(value, place))
         elif option in OF_BRIDGES or option.startswith("bridge_"):
@@ -83,9 +83,9 @@ def read_bridges(path: Path) -> list[Connection]:
                 _take(found[-1], place, option, value)
             elif option in ("address", "addresses", "topic"):
                 raise place.mistake(f"{option} before any connection: write connection NAME first")
-    for each in found:
-        if not each.addresses:
-            raise each.place.mistake(f"connection {each.name} has no address: add address HOST")
+    for bridge in found:
+        if not bridge.addresses:
+            raise bridge.place.mistake(f"connection {bridge.name} has no address: add address HOST")
     return found
 
 
@@ -101,10 +101,10 @@ def _lines(path: Path, *, nested: bool = False) -> Iterator[Place]:
         what = "is not text in UTF-8: name the configuration of a Mosquitto"
         raise ConfigError(f"{path}: {what}", exit_code=EX_CONFIG) from error
     for number, line in enumerate(text.splitlines(), 1):
-        told = line.strip()
-        if not told or told.startswith("#"):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
             continue
-        option, *rest = told.split(maxsplit=1)
+        option, *rest = stripped.split(maxsplit=1)
         place = Place(path, number, " ".join((option, *rest)))
         if option != "include_dir" or nested:
             yield place
@@ -122,7 +122,7 @@ def _take(bridge: Connection, place: Place, option: str, value: str) -> None:
     if not value:
         raise place.mistake(f"{option} says nothing: give it a value, or remove it")
     if option in ("address", "addresses"):
-        bridge.addresses += [_address(place, each) for each in value.split()]
+        bridge.addresses += [_address(place, word) for word in value.split()]
     elif option == "topic":
         bridge.topics.append((place, _topic(place, value)))
     else:
@@ -140,7 +140,7 @@ def _address(place: Place, text: str) -> str:
 
 
 def _topic(place: Place, value: str) -> BridgeLine:
-    words = value.split()[:5]  # more are nobody's
+    words = value.split()[:5]  # further words have no meaning
     pattern, direction, qos, *prefixes = (*words, *("#", "out", "0")[len(words) :])
     if direction not in DIRECTIONS:
         raise place.mistake(f"topic: {direction!r} is no direction: write out, in or both")
