@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
-SPEAKERS = {"Notice", "_say", "_complain", "_tried", "on_error"}
+SPEAKERS = {"Notice", "_notice", "_complain", "_tried", "on_error"}
 
 
 def logged(tree):
