@@ -172,7 +172,7 @@ class Destination:
         self._up_ms: Millis | None = None
         self._marked = 0  # the last entry with a marker that our broker is known to have
         # Counts changes of what our clients want, and of positions that the journal does not know.
-        self._wants = self._saved_wants = 0
+        self._changes = self._saved_changes = 0
         self._due: list[Placed] = []
         self._again: list[Placed] = []  # recalled frames, which need no journal entry
         self.lies: Counter[BrokerId] = Counter()
@@ -189,12 +189,12 @@ class Destination:
             self._former_since_us.clear()
             since_us = now.us
         self.receiver.want(key, since_us=since_us)
-        self._wants += 1
+        self._changes += 1
 
     def unwant(self, key: bytes) -> None:
         """Our clients no longer subscribe to the filter with ``key``."""
         self.receiver.unwant(key)
-        self._wants += 1
+        self._changes += 1
 
     def fetch_again(self, keys: Sequence[bytes], since_us: int, now_ms: Millis) -> None:
         """Deliver again, to late clients, what was delivered on ``keys`` since ``since_us``."""
@@ -224,7 +224,7 @@ class Destination:
         """Forget our position in what ``origin`` made."""
         self.receiver.forget(origin)
         self._left.add(origin)
-        self._wants += 1
+        self._changes += 1
 
     def end_retrievals(self, now_ms: Millis) -> None:
         """Drop retrievals after their time limit."""
@@ -279,7 +279,7 @@ class Destination:
     def on_word(self, frame: Frame, now: Now) -> None:
         """Handle the origin's answer to our doubts."""
         for lie in self.receiver.on_word(_placed(frame, range(frame.k)), now):
-            self._wants += 1  # the positions on disk are wrong: write them anew
+            self._changes += 1  # the positions on disk are wrong: write them anew
             self._log_forgery(frame.origin, lie, now)
 
     def _log_forgery(self, origin: BrokerId, lie: Doubted, now: Now) -> None:
@@ -323,7 +323,7 @@ class Destination:
         # A failed journal write delays nothing: if we are killed now, some frames come twice. Later
         # entries would seem to pass over what is not in it, so positions are written anew.
         if counted and not self.disk.write_journal(counted):
-            self._wants += 1
+            self._changes += 1
         new = [entry.frame for entry in due if not entry.links or self._is_new(entry.frame)]
         self._deliver(new, now)
         if counted:
@@ -386,13 +386,13 @@ class Destination:
             unsaved = self.delivery.unsaved_stamps
             if unsaved and self.disk.write_stamps([*unsaved]):
                 unsaved.clear()
-        wants_changed = self._saved_wants != self._wants
-        if not (leaving or wants_changed or self._journal.is_due):
+        changed = self._saved_changes != self._changes
+        if not (leaving or changed or self._journal.is_due):
             return
         positions = self.receiver.positions() if self.started else None
         since_us = {**self._former_since_us, **self.receiver.since_us}
         if self.disk.fold_journal(positions, since_us, folded_to=self._marked):
-            self._saved_wants = self._wants
+            self._saved_changes = self._changes
 
     def _start(self, now_ms: Millis) -> bool:
         """Start once the marker came or ``MARKER_WAIT_MS`` passed; return whether we have

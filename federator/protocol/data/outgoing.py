@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from federator.protocol.data.by_broker import ByBroker
-from federator.protocol.data.ports import Backlog, FrameLink
+from federator.protocol.data.ports import Backlog
 from federator.protocol.data.transports import Transports
 from federator.protocol.forwarding.bundles import frames_of, pack_bundle, runs_of
 from federator.protocol.forwarding.counters import DataCounters
@@ -120,17 +120,6 @@ class Outgoing:
         self._take_bundles = self.by_broker.take_bundles
         self._links = self.by_broker.links
         self._congestion = CongestionControl()
-
-    def reach(
-        self,
-        neighbour: BrokerId,
-        link: FrameLink | None,
-        topic: str | None = None,
-        *,
-        takes_bundles: bool = False,
-    ) -> None:
-        """Send what is for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
-        self.by_broker.reach(neighbour, link, topic, takes_bundles=takes_bundles)
 
     def reaches(self, neighbour: BrokerId) -> bool:
         return neighbour in self._links

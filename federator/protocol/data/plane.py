@@ -253,7 +253,7 @@ class DataPlane:
         ``topic`` replaces the usual topic for frames. ``takes_bundles``: its agent supports
         bundles, which older agents do not.
         """
-        self.outgoing.reach(neighbour, link, topic, takes_bundles=takes_bundles)
+        self.outgoing.by_broker.reach(neighbour, link, topic, takes_bundles=takes_bundles)
         self.forwarder.reach(neighbour, link is not None)
         self._assembly.forget(neighbour)
         if link is not None:

@@ -109,7 +109,3 @@ class Transports:
     def snapshots(self, neighbour: BrokerId | None) -> dict[str, Mapping[str, Any] | None]:
         """For ``/status``: the link to one neighbour, by section."""
         return {transport.section: transport.snapshot(neighbour) for transport in self.all}
-
-    def leave(self) -> None:
-        for transport in self.all:
-            transport.leave()

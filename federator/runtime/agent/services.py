@@ -125,13 +125,13 @@ class Services:
         self.pages = self._pages()
 
     def parts(self) -> Iterator[Part]:
-        settings, control, pages = self.settings, self.control, self.pages
+        settings, control = self.settings, self.control
         yield self.presence.part()
         yield self.settling.part()
         yield self.plans.part(follows=settings.steer.follow)
         yield self.guard.part()
         yield self.guide.part()
-        yield Part(subscriptions=[pages.subscription()], topics={pages.topic: pages.on_question})
+        yield self.pages.part()
         yield self.fetches.part()
         yield self.health.part()
         yield self.link_loads.part()

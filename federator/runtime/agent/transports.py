@@ -2,18 +2,17 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from federator.config.settings import Settings
 from federator.protocol.data.by_broker import ByBroker
-from federator.protocol.data.transports import Transport, Transports
+from federator.protocol.data.transports import Transport
 from federator.protocol.messages.control import Message
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.trust.guarding import Trust
 
 if TYPE_CHECKING:
-    from federator.runtime.datagrams.service import DatagramService
-    from federator.runtime.direct.service import DirectLinks
+    pass
 
 
 class Needs(NamedTuple):
@@ -49,12 +48,3 @@ MAKERS: Final[dict[str, Callable[[Needs], Transport]]] = {"udp-fec": _datagrams,
 def transports_of(needs: Needs) -> list[Transport]:
     """The transports that the settings name for any neighbour, besides the brokers."""
     return [make(needs) for name, make in MAKERS.items() if needs.settings.uses(name)]
-
-
-def direct_of(transports: Transports) -> "DirectLinks | None":
-    """The links straight to agents, which have their own metric names."""
-    return cast("DirectLinks | None", transports.named("direct"))
-
-
-def datagrams_of(transports: Transports) -> "DatagramService | None":
-    return cast("DatagramService | None", transports.named("udp-fec"))

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 import structlog
-from mqtt5 import PublishPacket, TopicFilter
+from mqtt5 import PublishPacket
 from msgspec import structs
 
 from federator.errors import DecodeError
@@ -27,6 +27,7 @@ from federator.protocol.telemetry.agent_status import LivePage
 from federator.protocol.trust.words import Wanted, at, is_signed
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.trust.words import SignedWords
@@ -68,9 +69,10 @@ class PageService:
         self._searches = {signed: TokenBucket(SEARCHES_PER_S) for signed in (False, True)}
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
-    def subscription(self) -> TopicFilter:
-        """The control connection's subscription, without retained (senderless) questions."""
-        return live_filter(self.topic, no_local=True)
+    def part(self) -> Part:
+        """Questions have no sender, so retained ones are not subscribed."""
+        subscription = live_filter(self.topic, no_local=True)
+        return Part(subscriptions=[subscription], topics={self.topic: self.on_question})
 
     def on_question(self, packet: PublishPacket) -> None:
         """Answer an authentic question, if there is room."""

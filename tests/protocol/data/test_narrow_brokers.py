@@ -35,7 +35,7 @@ class Broker:
 
 def outgoing(broker, *, knows_parts=True):
     made = bare_outgoing()
-    made.reach(N2, broker, takes_bundles=knows_parts)
+    made.by_broker.reach(N2, broker, takes_bundles=knows_parts)
     return made
 
 

@@ -66,7 +66,7 @@ def lines():
     """What leaves, with links to agents; the neighbour's broker and its agent."""
     made = bare_outgoing()
     broker, agent = Wire(), Wire()
-    made.reach(N2, broker)
+    made.by_broker.reach(N2, broker)
     config = {
         "security": "open",
         "broker": {"id": 1, "url": "mqtt://127.0.0.1:1"},
@@ -145,7 +145,7 @@ def test_a_new_connection_to_the_broker_does_not_end_a_straight_one(lines):
     made, straight, broker, agent = lines
     straight.connect(agent)
     other = Wire()
-    made.reach(N2, other)
+    made.by_broker.reach(N2, other)
     send(made, 1)
     straight.lose()
 
@@ -156,7 +156,7 @@ def test_a_new_connection_to_the_broker_does_not_end_a_straight_one(lines):
 def test_a_neighbour_that_is_gone_gets_nothing_by_any_way(lines):
     made, straight, broker, agent = lines
     straight.connect(agent)
-    made.reach(N2, None)
+    made.by_broker.reach(N2, None)
 
     assert send(made, 1) == 0
     straight.on_neighbour(N2, False)
