@@ -21,8 +21,10 @@ from lab.grid.processes.agent import AgentProcess
 from lab.grid.processes.children import Process
 from lab.grid.stage import DEEP, Stage, unlinked
 from lab.grid.streams import flowing
+from lab.grid.topology import Grid
 
-BROKERS: Final = (BrokerId(1), BrokerId(2), BrokerId(3))
+LINE: Final = Grid(1, 3, first_id=1)
+BROKERS: Final = LINE.ids
 ENDS: Final = (BROKERS[0], BROKERS[-1])
 CHECKOUT: Final = Path(__file__).resolve().parents[1]
 PUBLICATIONS_MAX: Final = 1_000_000
@@ -85,7 +87,9 @@ async def run(settings: Settings, folder: Path, tell: Tell) -> Outcome:
         for id in BROKERS:
             await stage.broker(id, persistence=True)
         for id in BROKERS:
-            await stage.agent(id, {other: stage.brokers[other].url for other in _beside(id)})
+            await stage.agent(
+                id, {other: stage.brokers[other].url for other in LINE.neighbours[id]}
+            )
         await _linked(stage)
         here, there = ENDS
         streams = [
@@ -122,13 +126,8 @@ async def _changed(stage: Stage, id: BrokerId) -> None:
     await stage.agents[id].start()
 
 
-def _beside(id: BrokerId) -> list[BrokerId]:
-    return [other for other in BROKERS if abs(other - id) == 1]
-
-
 async def _linked(stage: Stage) -> None:
-    beside = {id: _beside(id) for id in BROKERS}
-    await stage.until(lambda pages: unlinked(pages, beside))
+    await stage.until(lambda pages: unlinked(pages, LINE.neighbours))
     await asyncio.sleep(CALM_S)
 
 
