@@ -77,7 +77,7 @@ async def test_links_costs_rules_and_the_log_change_under_traffic_and_nothing_is
     source = Publisher(one.port, "a/b", client_id="source", rate_hz=100, qos=QOS)
     kept = Publisher(one.port, "secret/b", client_id="kept", rate_hz=20, qos=QOS)
     sinks = [
-        Subscriber(b.port, "a/#", client_id=f"sink {i}", qos=QOS)
+        Subscriber(b.port, "a/#", client_id=f"sink-{i}", qos=QOS)
         for i, b in enumerate((two, three))
     ]
     spy = Subscriber(three.port, "secret/#", client_id="spy", qos=QOS)
