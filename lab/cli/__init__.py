@@ -30,6 +30,7 @@ VERBS = {
     "on-path": ("lab.on_path.run", "Put a machine that does harm on the path between agents."),
     "ways": ("lab.ways", "Measure what a link carries in WebSockets beside one by TCP."),
     "upgrade": ("lab.upgrade", "Change agents of a former commit under traffic, one by one."),
+    "walks": ("lab.walks.run", "Count the files that one publication, or one kill, passes."),
     "mosquitto-tests": ("lab.cli.mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
     "console-pictures": (
         "lab.cli.console:pictures",

@@ -2,39 +2,20 @@
 
 import ast
 import re
-from importlib import import_module
 
 import pytest
 
 from federator.protocol.custody.custodian import Custodian
 from federator.protocol.data.delivery import Delivery
 from federator.protocol.data.plane import DataPlane
+from lab.walks.steps import resolve, walks
 from tests.docs.markdown import ROOT, pages
 
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 NAMED = re.compile(
     r"`((?:federator\.)?(?:protocol|runtime)\.[a-z_.]+(?:\.\w+)*|lab\.\w+(?:\.\w+)*)`"
 )
-STEP = re.compile(r"^\d+\. `([\w.]+)`")
 STEPS_MIN = 5
-
-
-def resolve(name):
-    """The module, class or function of that dotted name; raises when there is none."""
-    parts = name.split(".")
-    for end in range(len(parts), 0, -1):
-        try:
-            found = import_module(".".join(parts[:end]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[end:]:
-            found = getattr(found, part)
-        return found
-    raise ModuleNotFoundError(name)
-
-
-def full(name):
-    return name if name.startswith(("federator.", "lab.")) else f"federator.{name}"
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
@@ -42,23 +23,11 @@ def test_every_module_that_a_page_names_exists(page):
     lost = []
     for name in NAMED.findall(page.read_text("utf-8")):
         try:
-            resolve(full(name))
+            resolve(name)
         except (ModuleNotFoundError, AttributeError):
             lost.append(name)
 
     assert lost == []
-
-
-def walks():
-    """Title to the steps of each of the ways through the house."""
-    text = ARCHITECTURE.read_text("utf-8")
-    _, _, rest = text.partition("## Four ways through the house")
-    chapter, _, _ = rest.partition("\n## ")
-    found = {}
-    for block in chapter.split("\n### ")[1:]:
-        title, *lines = block.splitlines()
-        found[title] = [step[1] for line in lines if (step := STEP.match(line))]
-    return found
 
 
 def test_there_are_four_ways_and_none_is_short():
@@ -72,9 +41,7 @@ def test_there_are_four_ways_and_none_is_short():
     ("way", "step"), [(way, step) for way, steps in walks().items() for step in steps]
 )
 def test_every_step_of_a_way_is_a_function_that_exists(way, step):
-    found = resolve(step if step.startswith(("lab.", "federator_analytics.")) else full(step))
-
-    assert callable(found)
+    assert callable(resolve(step))
 
 
 def public_names():

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from lab.grid.processes import warm
-from lab.grid.processes.children import Serving, python
+from lab.grid.processes.children import Serving, Spawn, python
 from lab.grid.processes.ports import free_ports
 
 
@@ -17,6 +17,7 @@ class Daemon(Serving):
         options: Of the command line.
         keys: TOML of the top level.
         sections: Further TOML.
+        spawn: Starts it.
     """
 
     verb: str
@@ -28,7 +29,9 @@ class Daemon(Serving):
         options: tuple[str, ...] = (),
         keys: str = "",
         sections: str = "",
+        spawn: Spawn = warm.spawn,
     ) -> None:
+        self._spawn = spawn
         super().__init__(self.verb, folder / f"{self.verb}.log")
         (self.http_port,) = free_ports(1)
         self._config, self._options = folder / f"{self.verb}.toml", options
@@ -40,7 +43,7 @@ class Daemon(Serving):
 
     def _launch(self) -> None:
         command = python("federator", self.verb, "-c", str(self._config), *self._options)
-        self._process = warm.spawn(command, log=self.log_path)
+        self._process = self._spawn(command, log=self.log_path)
 
 
 class SteererProcess(Daemon):
@@ -65,10 +68,17 @@ class CollectorProcess(Daemon):
 
     verb = "collect"
 
-    def __init__(self, folder: Path, *brokers: str, keys: str = "", sections: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *brokers: str,
+        keys: str = "",
+        sections: str = "",
+        spawn: Spawn = warm.spawn,
+    ) -> None:
         self.landing = folder / "landing"
         keys = f"landing = {json.dumps(str(self.landing))}\n{keys}"
-        super().__init__(folder, *brokers, keys=keys, sections=sections)
+        super().__init__(folder, *brokers, keys=keys, sections=sections, spawn=spawn)
 
     async def spools(self) -> dict[tuple[int, str], int]:
         """The last landed batch by (broker, spool); what it has not met in this run is left out."""
