@@ -25,7 +25,7 @@ from lab.frame.settings import setting
 from lab.grid.clients import Arrivals, Client, Tally, stamped
 from lab.grid.running import RunningGrid
 from lab.grid.stage import DEEP, Pages, widened
-from lab.grid.streams import PAYLOAD_BYTES, paced, running
+from lab.grid.streams import PAYLOAD_BYTES, linked, paced, running
 from lab.grid.topology import Grid
 
 GRID: Final = Grid(3, 3, first_id=0)
@@ -229,9 +229,7 @@ async def _round(
 ) -> list[Round]:
     publications = round(rate_hz * (STEADY_S + LOOKED_S))
     meshes = _Meshes(grid, place, number, publications)
-    async with running(*(client.link.run() for client in meshes.clients)):
-        for client in meshes.clients:
-            await client.subscribed.wait()
+    async with linked(*meshes.clients):
         await grid.until(meshes.fault)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(meshes.publish(rate_hz, publications), name="publisher")

@@ -12,8 +12,9 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from federator.errors import LinkError
 from federator.protocol.effects import FilterRoute
@@ -113,26 +114,25 @@ async def _subscribe(
     The broker keeps 1,000 log lines for an agent that does not keep up, so each step waits.
     """
     known = 0
-
-    def unknown(statuses: Pages) -> str | None:
-        if all(_knows(status, known) for status in statuses.values()):
-            return None
-        have = [status["meshes_total"] for status in statuses.values()]
-        return f"agents know {have} filters, {known} wanted"
-
     for here, wanted in ((THERE, filters[1::2]), (HERE, filters[::2])):
         client = await pair.client(here, f"many-filters-{here}")
         for at in range(0, len(wanted), STEP):
             step = wanted[at : at + STEP]
             client.subscribe(step, qos=0)
             known += len(step)
-            await pair.until(unknown, within_s=KNOWN_TIMEOUT_S, poll_s=POLL_S)
+            await pair.until(partial(unknown, known), within_s=KNOWN_TIMEOUT_S, poll_s=POLL_S)
             progress(known)
 
 
-def _knows(status: dict[str, Any], filters: int) -> bool:
-    linked = all(link["state"] == "up" for link in status["links"]) and bool(status["links"])
-    return bool(status["ready"]) and linked and bool(status["meshes_total"] >= filters)
+def unknown(wanted: int, pages: Pages) -> str | None:
+    """Whether agents are not linked yet, or do not know so many filters; in words."""
+    linked = all(
+        page["ready"] and page["links"] and all(link["state"] == "up" for link in page["links"])
+        for page in pages.values()
+    )
+    known = [page["meshes_total"] for page in pages.values()]
+    enough = linked and min(known) >= wanted
+    return None if enough else f"agents know {known} filters, {wanted} wanted"
 
 
 async def _stall_ms(pair: RunningGrid) -> float:

@@ -17,24 +17,23 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from lab.bench import traced
-from lab.bench.filters import made_up_filters
+from lab.bench.filters import KNOWN_TIMEOUT_S, made_up_filters, unknown
 from lab.bench.processor import resident_mb
 from lab.frame.settings import setting
 from lab.grid.processes import children
 from lab.grid.processes.agent import AgentProcess
 from lab.grid.processes.children import get
 from lab.grid.running import RunningGrid
-from lab.grid.stage import Pages
 from lab.grid.topology import Grid
 
 SIDE: Final = 3
-KNOWN_TIMEOUT_S: Final = 120.0
 POLL_S: Final = 0.5
 
 _SWITCHES: Final = re.compile(r"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
@@ -108,15 +107,8 @@ async def measure_rest(
 async def _subscribe(grid: RunningGrid, filters: list[str]) -> None:
     for number, here in enumerate(grid.grid.ids):
         await grid.client(here, f"at-rest-{here}", *filters[number :: len(grid.grid.ids)], qos=0)
-
-    def unknown(statuses: Pages) -> str | None:
-        known = [status["meshes_total"] for status in statuses.values()]
-        ready = all(status["ready"] for status in statuses.values())
-        if ready and min(known) >= len(filters):
-            return None
-        return f"agents know {known} filters, {len(filters)} wanted"
-
-    await grid.until(unknown, within_s=KNOWN_TIMEOUT_S, poll_s=POLL_S)
+    known = partial(unknown, len(filters))
+    await grid.until(known, within_s=KNOWN_TIMEOUT_S, poll_s=POLL_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from federator.errors import LinkError
 from federator.runtime.mqtt.link import Endpoint
 from lab.grid.clients import Client
 from lab.grid.processes.children import mortal, python
-from lab.grid.streams import running
+from lab.grid.streams import linked
 
 Publication = tuple[str, str, int]
 
@@ -39,8 +39,7 @@ async def hand_over(place: tuple[str, int], publications: Sequence[Publication])
 async def _publish(port: int, publications: Sequence[Publication]) -> None:
     client = Client(Endpoint("127.0.0.1", port), "burst")
     answers: asyncio.Queue[int] = asyncio.Queue()
-    async with running(client.link.run()):
-        await client.subscribed.wait()
+    async with linked(client):
         publish = partial(client.link.publish, on_answer=answers.put_nowait)
         for topic, payload, qos in publications:
             if not publish(topic, bytes.fromhex(payload), qos=qos):

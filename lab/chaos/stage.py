@@ -15,11 +15,11 @@ import errno
 import os
 import random
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -28,10 +28,12 @@ from federator.protocol.types import BrokerId
 from lab.chaos.layout import Layout
 from lab.chaos.ledger import Ledger
 from lab.chaos.traffic import Traffic
+from lab.grid.processes.namespace import run
 from lab.grid.running import RunningGrid
 
 ROOMY: Final = "256m"
 COMMAND_TIMEOUT_S: Final = 10.0
+_run = partial(run, within_s=COMMAND_TIMEOUT_S)
 PROBE_BYTES: Final = 65_536
 """A block or more."""
 
@@ -91,17 +93,6 @@ class SmallDisk:
         if keep and beside.is_dir():
             shutil.copytree(beside, self.folder, dirs_exist_ok=True)
             shutil.rmtree(beside)
-
-
-def _run(*command: str) -> None:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise LinkError(f"{' '.join(command)}: {error}") from error
-    if done.returncode:
-        raise LinkError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 @dataclass(slots=True)

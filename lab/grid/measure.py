@@ -21,7 +21,7 @@ from federator.errors import LinkError
 from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
-from lab.grid.clients import FIRST_PUBLISHER, ClientProcess, Traffic
+from lab.grid.clients import FIRST_PUBLISHER, ClientProcess
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.relay_process import RelayProcess
 from lab.grid.reporting import Run
@@ -40,7 +40,7 @@ from lab.grid.topology import (
     observed_mesh,
     total_control_sent,
 )
-from lab.grid.trial import Delivery, Progress
+from lab.grid.trial import Delivery, Progress, deliveries, publications_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,40 +203,28 @@ class Measurement:
     async def stop(self) -> None:
         await self._clients.stop()
 
-    def _traffic(self, publications: int, seed: int) -> Traffic:
-        scenario = self.scenario
-        return Traffic(publications, scenario.gap_ms, scenario.payload_bytes, seed)
-
-    def _way(self, to: BrokerId) -> tuple[int, float]:
-        """Hops from the publisher, and the sum of their delays."""
-        hops = self.scenario.grid.hops_from(self.scenario.publisher)[to]
-        return hops, hops * self.scenario.link_delay_ms
-
     async def _federated(self, publications: int, *, seed: int) -> list[Named]:
         what = f"{publications} publications, federated"
         begun_us, begun_ms = wall_clock_us(), monotonic_ms()
         arrivals = await self._clients.run(
-            self._traffic(publications, seed),
+            publications_of(self.scenario, publications, seed),
             progress=lambda sent: self._progress(what, sent, publications),
         )
         self._progress(what, publications, publications)
+        found = list(deliveries(self.scenario, self.scenario.publisher, arrivals))
         self.runs += [
             Run(
                 at_us=begun_us,
                 window_ms=monotonic_ms() - begun_ms,
-                publisher=self.scenario.publisher,
-                destination=here,
+                publisher=each.publisher,
+                destination=each.subscriber,
                 qos=self.scenario.qos,
                 strategy=Strategy.MESH.value,
-                arrivals=arrivals[str(here)],
+                arrivals=each.arrivals,
             )
-            for here in self.scenario.subscribers
+            for each in found
         ]
-        publisher = self.scenario.publisher
-        return [
-            (str(here), Delivery(publisher, here, *self._way(here), arrivals[str(here)]))
-            for here in self.scenario.subscribers
-        ]
+        return [(str(each.subscriber), each) for each in found]
 
     async def _calm(self, *, later_than: Announced | None = None) -> Announced:
         """Announcement counts outside any flood, after at least one more than ``later_than``.
@@ -283,7 +271,8 @@ class Measurement:
     ) -> list[Named]:
         publications, place = case
         name = f"at-{place}-{publications}"
-        way = self._way(place)
+        publisher = self.scenario.publisher
+        way = self.scenario.way(publisher, place)
         folder = self.running.folder
         async with BrokerProcess(folder / f"broker-{name}") as broker:
             port = await relays.add(name, broker.place, delay_ms=way[1])
@@ -295,7 +284,7 @@ class Measurement:
                     qos=self.scenario.qos,
                 )
                 seed = SEED + self.scenario.runs.index(publications)
-                arrivals = await clients.run(self._traffic(publications, seed), progress=progress)
+                traffic = publications_of(self.scenario, publications, seed)
+                arrivals = await clients.run(traffic, progress=progress)
                 progress(publications)
-        publisher = self.scenario.publisher
         return [(each, Delivery(publisher, place, *way, got)) for each, got in arrivals.items()]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from federator.protocol.types import BrokerId
-from lab.grid.topology import Grid
+from lab.grid.topology import Grid, Linked
 
 PAYLOAD_BYTES_MIN = 24  # the stamp that measurement clients put in front
 PUBLICATIONS_MAX = 10_000_000
@@ -24,22 +24,36 @@ class Published:
     deviation_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """One experiment on a grid."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """Who is linked to whom, who subscribes, and who publishes how much and how fast."""
 
-    name: str  # the preset's name, or ``grid``
-    grid: Grid  # the brokers and links
+    grid: Linked  # the brokers and links
     link_delay_ms: float  # added by every link, each way
-    redundancy: int  # parents per broker
     subscribers: tuple[BrokerId, ...]  # one client on each, all with the same filter
-    publisher: BrokerId  # the broker that the one publisher is connected to
-    runs: tuple[int, ...]  # publications of each run, one run after the other
+    publishers: tuple[BrokerId, ...]  # brokers with a publisher; they take turns
+    runs: tuple[int, ...]  # publications of each publisher, one run after the other
     # Least and most time between publications, drawn uniformly. ``(0, 0)``: each is sent when the
     # one before has arrived everywhere.
     gap_ms: tuple[float, float]
-    payload_bytes: int  # of each publication
+    payload_bytes: int = 64  # of each publication
     qos: int = 0  # of publications and subscriptions
+    local: bool = True  # whether a subscriber on the publisher's own broker counts
+    step: int = 0  # note when each so many publications are complete; 0: never
+
+    def way(self, publisher: BrokerId, to: BrokerId) -> tuple[int, float]:
+        """Hops on a shortest path, and the sum of their delays."""
+        hops = self.grid.hops_from(publisher)[to]
+        return hops, hops * self.link_delay_ms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario(Arrangement):
+    """One experiment on a grid, beside the figures that a paper gives for it."""
+
+    name: str  # the preset's name, or ``grid``
+    grid: Grid
+    redundancy: int  # parents per broker
     centralised: tuple[BrokerId, ...] = ()  # brokers that also serve alone, each in Table 3
     # The parents that the source gives, where it does.
     parents: Mapping[BrokerId, tuple[BrokerId, ...]] = field(default_factory=dict)
@@ -56,7 +70,7 @@ class Scenario:
             raise ValueError(f"{len(ids)} brokers: at most {BROKERS_MAX} wanted")
         if not self.subscribers or len(set(self.subscribers)) != len(self.subscribers):
             raise ValueError(f"subscribers {self.subscribers}: at least one, each once, wanted")
-        for broker in (*self.subscribers, self.publisher, *self.centralised):
+        for broker in (*self.subscribers, *self.publishers, *self.centralised):
             if broker not in ids:
                 has = f"{min(ids)} to {max(ids)}"
                 raise ValueError(f"broker {broker} is not in the grid, which has {has}")
@@ -69,6 +83,11 @@ class Scenario:
             raise ValueError(f"publications {self.runs}: 1 to {PUBLICATIONS_MAX} wanted")
         if self.link_delay_ms < 0 or self.redundancy < 1 or self.qos not in (0, 1, 2):
             raise ValueError("delay not negative, redundancy at least 1 and QoS 0, 1 or 2 wanted")
+
+    @property
+    def publisher(self) -> BrokerId:
+        """The broker that the one publisher is connected to."""
+        return self.publishers[0]
 
     @property
     def publishing_s(self) -> float:
@@ -91,7 +110,7 @@ SPOHN2021 = Scenario(
     link_delay_ms=5,
     redundancy=2,
     subscribers=_ids(2, 7),
-    publisher=BrokerId(6),
+    publishers=_ids(6),
     runs=(500, 1000),
     gap_ms=(50, 100),
     payload_bytes=64,
@@ -117,7 +136,7 @@ RIBAS2022 = Scenario(
     link_delay_ms=5,
     redundancy=2,
     subscribers=_ids(3, 8),
-    publisher=BrokerId(7),
+    publishers=_ids(7),
     runs=(1000,),
     gap_ms=(0, 0),
     payload_bytes=122,
@@ -141,7 +160,7 @@ def default_scenario(grid: Grid) -> Scenario:
         name="grid",
         grid=grid,
         subscribers=tuple(sorted({corner, edge[len(edge) // 2]})),
-        publisher=edge[0],
+        publishers=edge[:1],
         runs=(500,),
         centralised=(),
         parents={},

@@ -147,15 +147,22 @@ async def running(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
+async def linked(*clients: Client) -> AsyncIterator[None]:
+    """Keep ``clients`` connected meanwhile; begins once each was granted what it asked for."""
+    async with running(*(client.link.run() for client in clients)):
+        for client in clients:
+            await client.subscribed.wait()
+        yield
+
+
+@contextlib.asynccontextmanager
 async def flowing(streams: Sequence[Stream]) -> AsyncIterator[None]:
     """Connect all clients meanwhile; begins once what each stream publishes arrives.
 
     Raises ``LinkError``: it does not.
     """
     clients = [client for each in streams for client in (each.publisher, each.subscriber)]
-    async with running(*(client.link.run() for client in clients)):
-        for client in clients:
-            await client.subscribed.wait()
+    async with linked(*clients):
         for stream in streams:
             await stream.flows()
         yield

@@ -1,8 +1,7 @@
 """One routing at work on real brokers: everybody's delay, and what it costs in messages and state.
 
-Clients on some brokers subscribe one filter; others publish, one after the other, and every
-publication is followed to every subscriber. The same arrangement under another setting is then the
-same traffic, so that two routings can be held side by side.
+Every publication is followed to every subscriber. The same arrangement under another setting is
+the same traffic, so that two routings can be held side by side.
 
 ``CHEN2020`` is the seven-node testbed of TBRouting: how long many items take, with and without
 shortest path. Data comes in at 6 and its consumer is at 1. Without the shortest path it goes by 7,
@@ -27,14 +26,13 @@ from typing import Any, Final
 
 from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId
-from lab.grid.clients import Arrivals, ClientProcess, Traffic
+from lab.grid.clients import FIRST_PUBLISHER, Arrivals, ClientProcess, Traffic
 from lab.grid.running import RunningGrid
-from lab.grid.scenario import Scenario
+from lab.grid.scenario import Arrangement
 from lab.grid.topology import (
     Graph,
     Link,
     LinkCosts,
-    Linked,
     Statuses,
     destinations_fault,
     expected_mesh,
@@ -47,39 +45,6 @@ SEED: Final = 2020
 
 Progress = Callable[[str, int, int], None]
 """Called with what is under way, how much of it is done, and how much there is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Arrangement:
-    """Who is linked to whom, who subscribes, and who publishes how much."""
-
-    graph: Linked  # the brokers and links
-    link_delay_ms: float  # of every link, each way
-    subscribers: tuple[BrokerId, ...]  # brokers with a subscriber
-    publishers: tuple[BrokerId, ...]  # brokers with a publisher; they take turns
-    publications: int  # of each publisher
-    # Least and most time between publications; ``(0, 0)``: each is sent when the one before has
-    # arrived everywhere.
-    gap_ms: tuple[float, float]
-    payload_bytes: int = 64  # of each publication
-    qos: int = 0  # of publications and subscriptions
-    local: bool = False  # whether a subscriber on the publisher's own broker counts
-    step: int = 0  # note when each so many publications are complete; 0: never
-
-    @classmethod
-    def of(cls, scenario: Scenario, *, all_pairs: bool) -> "Arrangement":
-        """A scenario's; ``all_pairs``: every broker subscribes and publishes."""
-        ids = scenario.grid.ids
-        return cls(
-            graph=scenario.grid,
-            link_delay_ms=scenario.link_delay_ms,
-            subscribers=ids if all_pairs else scenario.subscribers,
-            publishers=ids if all_pairs else (scenario.publisher,),
-            publications=scenario.runs[0],
-            gap_ms=scenario.gap_ms,
-            payload_bytes=scenario.payload_bytes,
-            qos=scenario.qos,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +127,22 @@ class TrialOutcome:
         return self.data_messages / self.publications
 
 
+def publications_of(
+    arrangement: Arrangement, publications: int, seed: int, *, publisher: str = FIRST_PUBLISHER
+) -> Traffic:
+    gap_ms, payload_bytes, step = arrangement.gap_ms, arrangement.payload_bytes, arrangement.step
+    return Traffic(publications, gap_ms, payload_bytes, seed, publisher=publisher, step=step)
+
+
+def deliveries(
+    arrangement: Arrangement, publisher: BrokerId, arrivals: Mapping[str, Arrivals]
+) -> Iterator[Delivery]:
+    for subscriber in arrangement.subscribers:
+        if subscriber != publisher or arrangement.local:
+            way = arrangement.way(publisher, subscriber)
+            yield Delivery(publisher, subscriber, *way, arrivals[str(subscriber)])
+
+
 async def run_trial(
     arrangement: Arrangement, setting: Setting, folder: Path, *, progress: Progress
 ) -> TrialOutcome:
@@ -169,9 +150,9 @@ async def run_trial(
 
     Raises ``LinkError``: the grid did not start, or does not route as its graph says.
     """
-    started, total = count(1), 2 * len(arrangement.graph.ids)
+    started, total = count(1), 2 * len(arrangement.grid.ids)
     running = RunningGrid(
-        arrangement.graph,
+        arrangement.grid,
         folder,
         link_delay_ms=arrangement.link_delay_ms,
         redundancy=setting.redundancy,
@@ -201,25 +182,18 @@ async def _measure(
     before = await running.until(lambda statuses: _unsettled(arrangement, setting, statuses))
     pairs: list[Delivery] = []
     begun_s = time.monotonic()
-    everything = len(arrangement.publishers) * arrangement.publications
+    publications = arrangement.runs[0]
+    everything = len(arrangement.publishers) * publications
 
     def advance(done: int, sent: int) -> None:
         progress(f"{setting.name}: publications", done + sent, everything)
 
     for turn, publisher in enumerate(arrangement.publishers):
-        done = turn * arrangement.publications
         arrivals = await clients.run(
-            Traffic(
-                arrangement.publications,
-                arrangement.gap_ms,
-                arrangement.payload_bytes,
-                SEED + turn,
-                publisher=str(publisher),
-                step=arrangement.step,
-            ),
-            progress=partial(advance, done),
+            publications_of(arrangement, publications, SEED + turn, publisher=str(publisher)),
+            progress=partial(advance, turn * publications),
         )
-        pairs += _pairs(arrangement, publisher, arrivals)
+        pairs += deliveries(arrangement, publisher, arrivals)
     seconds = time.monotonic() - begun_s
     after = await running.statuses()
     return TrialOutcome(
@@ -240,22 +214,11 @@ async def _measure(
 
 
 def _unsettled(arrangement: Arrangement, setting: Setting, statuses: Statuses) -> str | None:
-    graph, subscribers = arrangement.graph, arrangement.subscribers
+    graph, subscribers = arrangement.grid, arrangement.subscribers
     if setting.strategy is Strategy.SHORTEST_PATH:
         return destinations_fault(statuses, TOPIC, graph, subscribers, setting.costs)
     mesh = expected_mesh(graph, subscribers, redundancy=setting.redundancy)
     return mesh_fault(statuses, TOPIC, mesh)
-
-
-def _pairs(
-    arrangement: Arrangement, publisher: BrokerId, arrivals: Mapping[str, Arrivals]
-) -> Iterator[Delivery]:
-    hops = arrangement.graph.hops_from(publisher)
-    for subscriber in arrangement.subscribers:
-        if subscriber != publisher or arrangement.local:
-            floor_ms = hops[subscriber] * arrangement.link_delay_ms
-            each = arrivals[str(subscriber)]
-            yield Delivery(publisher, subscriber, hops[subscriber], floor_ms, each)
 
 
 def _frames(statuses: Statuses) -> int:
@@ -298,11 +261,11 @@ WITH: Final = Setting("with shortest path", Strategy.SHORTEST_PATH, redundancy=1
 BOTH: Final = (WITHOUT, WITH)
 
 CHEN2020: Final = Arrangement(
-    graph=TESTBED,
+    grid=TESTBED,
     link_delay_ms=LINK_DELAY_MS,
     subscribers=(CONSUMER,),
     publishers=(SOURCE,),
-    publications=ITEMS,
+    runs=(ITEMS,),
     gap_ms=(0.0, 0.0),
     step=STEP,
 )

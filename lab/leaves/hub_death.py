@@ -21,7 +21,7 @@ from lab.frame.experiment import Result, Tell, experiment
 from lab.frame.settings import setting
 from lab.grid.clients import Arrivals, Client
 from lab.grid.stage import DEEP, Pages, Stage
-from lab.grid.streams import Stream, flowing, running
+from lab.grid.streams import Stream, flowing, linked, running
 from lab.grid.waiting import until
 
 HUBS: Final = tuple(map(BrokerId, (1, 2, 3)))
@@ -166,8 +166,7 @@ async def _first_publications(stage: _Stage, count: int) -> float:
         subscriber.at_s = came_s
         async with running(publisher.link.run(), _publish(publisher.link, topic)):
             await asyncio.sleep(0.2)
-            async with running(subscriber.link.run()):
-                await subscriber.subscribed.wait()
+            async with linked(subscriber):
                 granted_s = time.monotonic()
                 await until(lambda: came_s, f"a publication on {topic}", poll_s=0.001)  # noqa: B023
                 found.append(1_000 * (came_s[0] - granted_s))

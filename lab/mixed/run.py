@@ -24,7 +24,7 @@ from lab.frame.settings import setting
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.reporting import check_analytics, gather_spools, make_report
 from lab.grid.running import FEDERATION, RunningGrid
-from lab.grid.streams import running
+from lab.grid.streams import linked, running
 from lab.grid.topology import Grid
 from lab.mixed.dashboard import Dashboard
 from lab.mixed.traffic import Publishing, Tally, Visit, topics_of
@@ -238,8 +238,7 @@ class _MixedRun:
             async with contextlib.AsyncExitStack() as stack:
                 async with self._change:
                     await agent.stop()
-                    await stack.enter_async_context(running(visit.link.run()))
-                    await visit.subscribed.wait()
+                    await stack.enter_async_context(linked(visit))
                     await agent.start()
                     await self._grid.until(self._grid.links_up)
                     await visit.begin()

@@ -19,7 +19,7 @@ from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
 from lab.grid.clients import Client
 from lab.grid.stage import Stage
-from lab.grid.streams import running
+from lab.grid.streams import linked
 from lab.grid.waiting import until
 
 STANDS_S: Final = 3.0
@@ -65,8 +65,7 @@ class Publishing:
         client = Client(self.stage.endpoint(broker), f"mixed-publisher-{broker}")
         answers: asyncio.Queue[int] = asyncio.Queue()
         publish = partial(client.link.publish, qos=1, on_answer=answers.put_nowait)
-        async with running(client.link.run()):
-            await client.subscribed.wait()
+        async with linked(client):
             due_s = time.monotonic()
             while True:
                 for topic in topics:

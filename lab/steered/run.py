@@ -20,7 +20,7 @@ from lab.frame.experiment import Judged, Tell, Verdict, experiment
 from lab.frame.settings import setting
 from lab.grid.clients import Client
 from lab.grid.running import FEDERATION, RunningGrid
-from lab.grid.streams import running
+from lab.grid.streams import linked
 from lab.steered.drawing import picture
 from lab.steered.narrow import (
     DEMANDS,
@@ -111,8 +111,7 @@ async def run(settings: Settings, folder: Path, tell: Tell) -> Outcome:
             )
             return found
 
-        overhearing = running(*(each.link.run() for each in words))
-        async with flowing(grid, DEMANDS) as flows, overhearing:
+        async with flowing(grid, DEMANDS) as flows, linked(*words):
             await asyncio.sleep(KNOWN_AFTER_S)
             await flows.spell(2.0, _lightly)
             for turn in range(settings.turns):

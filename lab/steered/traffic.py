@@ -11,7 +11,7 @@ from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from lab.grid.clients import Client, Tally, run_of, stamped
 from lab.grid.stage import Stage
-from lab.grid.streams import running
+from lab.grid.streams import linked
 
 PAYLOAD_BYTES: Final = 2_000
 DRAIN_S: Final = 3.0
@@ -118,7 +118,5 @@ class Flows:
 async def flowing(grid: Stage, demands: Sequence[Demand]) -> AsyncIterator[Flows]:
     flows = [_Flow(grid, demand) for demand in demands]
     clients = [client for flow in flows for client in (flow, flow.publisher)]
-    async with running(*(client.link.run() for client in clients)):
-        for client in clients:
-            await client.subscribed.wait()
+    async with linked(*clients):
         yield Flows(flows)

@@ -25,9 +25,9 @@ from lab.grid.reporting import (
     write_clients,
 )
 from lab.grid.running import FEDERATION, RunningGrid
-from lab.grid.scenario import PRESETS, Scenario, default_scenario
+from lab.grid.scenario import PRESETS, Arrangement, Scenario, default_scenario
 from lab.grid.topology import Grid
-from lab.grid.trial import CHEN2020, ITEMS, STEP, TESTBED, Arrangement, Setting
+from lab.grid.trial import CHEN2020, ITEMS, STEP, Setting
 
 AGENT_OPTIONS: Final[dict[str, dict[str, Any]]] = {"metrics": {"enabled": True, "sample": 10}}
 """For agents whose records are wanted. A grid's traffic is thin: one frame in ten is followed."""
@@ -182,25 +182,30 @@ def trial_of(asked: Asked, options: dict[str, Any]) -> Trial:
 
     Raises ``click.UsageError``: the options do not go together.
     """
-    preset, strategy, all_pairs = asked.preset, asked.strategy, asked.all_pairs
+    preset, strategy = asked.preset, asked.strategy
     if preset != CHEN2020_NAME:
         if asked.plot is not None:
             raise click.UsageError("--plot wants --preset chen2020")
         scenario = scenario_of(preset, options)
-        arrangement = Arrangement.of(scenario, all_pairs=all_pairs)
+        arrangement = _paired(scenario, all_pairs=asked.all_pairs)
         return Trial(arrangement, settings(strategy or "both", scenario.redundancy), None)
     names = ("link_delay_ms", "payload_bytes", "qos", "gap_ms")
     changes = {name: options[name] for name in names if name in options}
     _refuse(preset, ("rows", "cols", "first_id", "subscribers", "publisher"), options)
     items = options.get("publications", (ITEMS,))[0]
-    ids = TESTBED.ids
-    changes |= {"subscribers": ids, "publishers": ids} if all_pairs else {}
-    arrangement = replace(CHEN2020, **changes, publications=items)
+    arrangement = _paired(replace(CHEN2020, **changes, runs=(items,)), all_pairs=asked.all_pairs)
     if strategy is not None:
         return Trial(arrangement, settings(strategy, options.get("redundancy", 2)), None)
-    if all_pairs or items < STEP:
+    if asked.all_pairs or items < STEP:
         raise click.UsageError(f"--preset chen2020 has one pair, and {STEP} items at least")
     return Trial(arrangement, (), asked.plot)
+
+
+def _paired(arrangement: Arrangement, *, all_pairs: bool) -> Arrangement:
+    """Every publisher with every subscriber elsewhere; ``all_pairs``: every broker is both."""
+    ids = arrangement.grid.ids
+    here, there = (ids, ids) if all_pairs else (arrangement.publishers, arrangement.subscribers)
+    return replace(arrangement, publishers=here, subscribers=there, local=False)
 
 
 def _refuse(preset: str, names: Iterable[str], options: dict[str, Any]) -> None:
@@ -224,6 +229,8 @@ def scenario_of(preset: str | None, options: dict[str, Any]) -> Scenario:
             base = PRESETS[preset]
             _refuse(preset, shape, options)
         changes = {"runs" if k == "publications" else k: value for k, value in given.items()}
+        if "publisher" in changes:
+            changes["publishers"] = (changes.pop("publisher"),)
         changed = replace(base, **changes)
         if {"redundancy", "subscribers"} & set(changes):
             changed = replace(changed, parents={})  # the source's mesh is another one

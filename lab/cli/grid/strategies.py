@@ -11,10 +11,10 @@ from rich.text import Text
 from federator.protocol.parameters import Strategy
 from lab.frame.line_chart import line_chart, stacked
 from lab.frame.printing import table_of
+from lab.grid.scenario import Arrangement
 from lab.grid.trial import (
     BOTH,
     CHEN2020,
-    Arrangement,
     Completion,
     Progress,
     Setting,

@@ -56,9 +56,14 @@ class Namespace:
         return ["ip", "netns", "exec", self.name, *command]
 
 
-def run(*command: str, may_fail: bool = False) -> None:
-    """Run a command to its end. Raises ``LinkError``: it failed."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def run(*command: str, may_fail: bool = False, within_s: float | None = None) -> None:
+    """Run a command to its end. Raises ``LinkError``: it failed, or took longer."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=within_s, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LinkError(f"{' '.join(command)}: {error}") from error
     if done.returncode and not may_fail:
         raise LinkError(f"{' '.join(command)}: {done.stderr.strip()}")
 

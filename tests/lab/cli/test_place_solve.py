@@ -1,12 +1,11 @@
 """``federator-lab paper place-solve``: what it says, and how it refuses a bad problem."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
 
+from lab import cli
 from lab.cli.paper.place import solve_command as solve
 
 PROBLEM = {
@@ -18,11 +17,6 @@ PROBLEM = {
     "services": [{"users": [4, 0], "work": 3, "user_work": 7, "topics": {"0": 5}}],
 }
 OWING = {"users": [4, 0], "work": 3, "user_work": 7, "topics": {"0": -5}}
-
-
-def run(path):
-    command = [sys.executable, "-m", "lab", "paper", "place-solve", str(path)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.mark.parametrize("method", ["search", "exact"])
@@ -54,11 +48,14 @@ def test_solve_says_where_and_how_sure_it_is(tmp_path, method):
         ({**PROBLEM, "network_power": "much"}, "network_power: Expected `float`, got `str`"),
     ],
 )
-def test_a_bad_problem_is_told_in_one_line(tmp_path, content, complaint):
-    (tmp_path / "problem.json").write_text(json.dumps(content))
+def test_a_bad_problem_is_told_in_one_line(tmp_path, capsys, content, complaint):
+    problem = tmp_path / "problem.json"
+    problem.write_text(json.dumps(content))
 
-    ended = run(tmp_path / "problem.json")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["paper", "place-solve", str(problem)])
 
-    assert ended.returncode == 65
-    assert complaint in ended.stderr
-    assert ended.stderr.count("\n") == 1
+    told = capsys.readouterr().err
+    assert ended.value.code == 65
+    assert complaint in told
+    assert told.count("\n") == 1

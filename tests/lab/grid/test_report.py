@@ -7,9 +7,9 @@ from rich.console import Console
 
 from lab.grid.clients import Arrivals
 from lab.grid.measure import Announcements, Outcome, delivery_faults
-from lab.grid.report import as_json, render, render_mesh
+from lab.grid.report import as_json, draw, render, render_mesh
 from lab.grid.scenario import SPOHN2021
-from lab.grid.topology import expected_mesh
+from lab.grid.topology import Grid, expected_mesh
 from lab.grid.trial import Delivery
 from tests.lab.grid.ids import ids
 
@@ -73,9 +73,25 @@ def test_the_mesh_is_drawn_with_who_has_clients_and_who_only_relays():
     picture = render_mesh(SPOHN2021, outcome().mesh, ids(7)).plain.splitlines()
 
     assert picture[0] == "The mesh, redundancy 2"
-    assert picture[1].split() == ["·", "0", "───▷", "○", "1", "━━━▶", "◉", "2", "S"]
-    assert picture[5].split() == ["·", "6", "P", "───▷", "●", "7", "S", "━━━▶", "○", "8"]
+    assert [line.removeprefix("  ") for line in picture[1:6]] == [
+        "· 0   ───▷ ○ 1   ━━━▶ ◉ 2 S",
+        "△          ▲          ▲",
+        "· 3   ───▷ ○ 4   ━━━▶ ○ 5",
+        "△          ▲          ▲",
+        "· 6 P ───▷ ● 7 S ━━━▶ ○ 8",
+    ]
     assert picture[-1] == "  6 is no member and relays to 7"
+
+
+def test_a_link_that_nobody_uses_towards_the_core_is_a_plain_line():
+    grid, (core,) = Grid(2, 2), ids(0)
+    mesh = expected_mesh(grid, [core], redundancy=1)
+
+    assert draw(grid, mesh, subscribers=[core], publisher=core) == [
+        "◉ 0 SP ◁─── · 1",
+        "△           △",
+        "· 2    ──── · 3",
+    ]
 
 
 def test_a_loss_and_a_duplicate_show_in_the_table_the_verdict_and_the_json():

@@ -12,7 +12,7 @@ from lab.grid.topology import Grid
     ("change", "complaint"),
     [
         ({"subscribers": (2, 9)}, "broker 9 is not in the grid, which has 0 to 8"),
-        ({"publisher": -1}, "broker -1 is not in the grid"),
+        ({"publishers": (-1,)}, "broker -1 is not in the grid"),
         ({"subscribers": ()}, "at least one"),
         ({"subscribers": (2, 2)}, "each once"),
         ({"payload_bytes": 23}, "at least 24"),

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from federator.protocol.parameters import Strategy
+from lab.cli.grid.plan import Asked, trial_of
 from lab.cli.grid.strategies import (
     as_json,
     bars,
@@ -22,7 +23,6 @@ from lab.grid.trial import (
     TESTBED,
     WITH,
     WITHOUT,
-    Arrangement,
     Delivery,
     Setting,
     State,
@@ -112,7 +112,10 @@ def test_both_strategies_are_the_leanest_mesh_the_given_one_and_shortest_paths()
 
 
 def test_all_pairs_of_a_scenario_are_everybody_with_everybody():
-    alone, everybody = (Arrangement.of(SPOHN2021, all_pairs=each) for each in (False, True))
+    alone, everybody = (
+        trial_of(Asked(preset="spohn2021", all_pairs=each), {}).arrangement
+        for each in (False, True)
+    )
 
     assert (alone.subscribers, alone.publishers) == (ids(2, 7), ids(6))
     assert everybody.subscribers == everybody.publishers == SPOHN2021.grid.ids

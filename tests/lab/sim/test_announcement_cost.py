@@ -2,9 +2,8 @@
 
 import pytest
 
+from lab.grid.topology import Grid, announcement_bound, announcement_flood
 from tests.lab.sim.worlds import SendCounter, calm_grid, calm_world
-
-PAPERS_COUNTS = {3: 16, 4: 33, 5: 56, 8: 161, 10: 261}
 
 
 def refreshes(side, core=0):
@@ -18,18 +17,14 @@ def refreshes(side, core=0):
 
 
 @pytest.mark.parametrize("side", range(3, 11))
-def test_an_announcement_costs_at_most_two_publications_per_link(side):
-    links = 2 * side * (side - 1)
+def test_refreshes_cost_what_the_papers_flood_costs_at_most_two_publications_per_link(side):
+    grid = Grid(side, side)
 
     counts = refreshes(side)
 
     assert len(counts) == 3
-    assert max(counts) <= 2 * links
-
-
-@pytest.mark.parametrize(("side", "publications"), PAPERS_COUNTS.items())
-def test_refreshes_cost_exactly_what_the_papers_flood_costs(side, publications):
-    assert set(refreshes(side)) == {publications}
+    assert set(counts) == {announcement_flood(grid)}
+    assert max(counts) <= announcement_bound(grid) == 2 * len(grid.links)
 
 
 def test_unequal_delays_never_cost_more_than_three_publications_per_link():

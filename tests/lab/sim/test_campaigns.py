@@ -117,3 +117,10 @@ def test_every_kind_of_trouble_and_of_remedy_happens_in_one_seed_of_a_hundred(na
 @pytest.mark.parametrize("kind", Kind)
 def test_a_story_can_be_told_again(kind):
     assert run(draw(kind, 7, nodes=5)) == run(draw(kind, 7, nodes=5))
+
+
+def test_mixed_has_brokers_of_both_kinds():
+    plans = [draw(Kind.ROUTES, seed, nodes=8, strategy=MIXED).plan for seed in range(20)]
+
+    assert any(0 < len(plan.shortest) < 8 for plan in plans)
+    assert {id for plan in plans for id in plan.shortest} == set(range(8))

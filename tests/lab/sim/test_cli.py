@@ -5,7 +5,7 @@ import json
 from click.testing import CliRunner
 
 from lab.cli.sim import command
-from tests.lab.sim.test_mutants import core_ignores_children
+from tests.lab.sim.mutants import core_ignores_children
 
 
 def run(*arguments):

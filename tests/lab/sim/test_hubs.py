@@ -1,19 +1,12 @@
 """Stories with hubs and leaves: several agents beside one broker, which is the switch."""
 
-from functools import partial
-
 import pytest
 
-from federator.protocol.leaves.bounded_cover import BoundedCover
 from federator.protocol.leaves.switch import Switch, Told
 from federator.protocol.types import BrokerId
 from lab.sim.campaign import draw, run
-from lab.sim.data import DataPath
 from lab.sim.disks import KEEP_S
-from lab.sim.messages import draw as messages
 from lab.sim.messages import hubs
-from lab.sim.messages.brokers import MessageBroker
-from lab.sim.messages.real_clients import RealClients
 from lab.sim.plan import BrokerPlan, LinkPlan, Port, SubscriberPlan, WorldPlan
 from lab.sim.story import Fault, FaultKind, Kind, Publication, Resubscription, Story
 from lab.sim.topologies import connected_parts
@@ -21,16 +14,6 @@ from tests.effort import seeds
 
 SEEDS = seeds(20)
 MUTANT_SEEDS_MAX = 60
-
-
-def found_by(invariants, *, first=0):
-    """Whether one of so many stories ends with a violation of one of ``invariants``.
-
-    ``first``: where to begin, for the sake of time; it is found from 0 on, too.
-    """
-    told = map(partial(draw, Kind.MESSAGES, hubs=True), range(first, first + MUTANT_SEEDS_MAX))
-    ended = (run(story).violation for story in told)
-    return any(each is not None and each.invariant in invariants for each in ended)
 
 
 def test_everybody_gets_what_was_promised_through_hubs_of_hubs():
@@ -67,63 +50,6 @@ def test_a_border_that_does_not_tell_the_mesh_above_of_its_area_is_found(monkeyp
             assert found.invariant in {"arrives_in_the_calm", "owed", "converges"}
             return
     pytest.fail("not found")
-
-
-def test_a_hub_that_does_not_tell_the_mesh_what_leaves_want_is_found(monkeypatch):
-    real = Switch.on_leaf
-
-    def silent(self, leaf, change, now_ms):
-        for told in filter(None, real(self, leaf, change, now_ms)):
-            yield Told(leaves=told.leaves)
-
-    monkeypatch.setattr(Switch, "on_leaf", silent)
-
-    assert found_by({"arrives_in_the_calm", "owed", "converges"}, first=60)
-
-
-def test_a_summary_that_misses_a_filter_is_found(monkeypatch):
-    real = BoundedCover.steps
-
-    def narrow(self, added, removed):
-        change = yield from real(self, added, removed)
-        if len(self.filters) == self._max:
-            for filter_ in change.subscribe:
-                if "+" in filter_ and not self.wants(filter_):
-                    self._let_go(filter_)
-        return change
-
-    monkeypatch.setattr(BoundedCover, "steps", narrow)
-    monkeypatch.setattr(messages, "FILTERS_MAX", (9,))
-
-    assert found_by({"arrives_in_the_calm", "owed", "converges"})
-
-
-def hears_itself(monkeypatch):
-    """An agent does not ask its broker to keep its own publications from it."""
-    real = MessageBroker.connect
-
-    def echo(self, *args, no_local=False, **kwargs):
-        return real(self, *args, **kwargs)
-
-    monkeypatch.setattr(MessageBroker, "connect", echo)
-
-
-def test_a_port_that_hears_itself_is_found(monkeypatch):
-    hears_itself(monkeypatch)
-
-    assert found_by({"once_per_subscriber", "not_back_home", "once_per_broker", "in_order"})
-
-
-def test_a_hub_that_acknowledges_before_it_logs_is_found(monkeypatch):
-    real = DataPath.read
-
-    def forget(self, run):
-        if self._agent.id not in self._world.part(RealClients).ledger.relays:
-            real(self, run)
-
-    monkeypatch.setattr(DataPath, "read", forget)
-
-    assert found_by({"logged_before_acknowledged"})
 
 
 def merging_while_cut_off(*more):

@@ -5,12 +5,12 @@ from click.testing import CliRunner
 
 from federator.protocol.custody.destination import Destination
 from federator.protocol.filters import CoverChange
-from federator.protocol.leaves.switch import Switch, Told
+from federator.protocol.leaves.switch import Switch
 from lab.cli import sim_large
 from lab.sim.large.plan import draw, room_for
 from lab.sim.large.run import PUBLICATIONS, run
 from lab.sim.wires import Wires
-from tests.lab.sim.test_hubs import hears_itself
+from tests.lab.sim.mutants import does_not_tell_the_mesh_what_leaves_want, hears_itself
 
 
 def story(*, hubs=4, leaves=5, deaths=2, seed=0, room=None, areas=1):
@@ -52,14 +52,7 @@ def test_in_areas_a_hub_knows_less_and_all_stand_survive_deaths_and_heal():
 
 
 def test_a_hub_that_does_not_tell_the_mesh_what_leaves_want_is_found(monkeypatch):
-    real = Switch.on_leaf
-
-    def silent(self, leaf, change, now_ms):
-        told = [*real(self, leaf, change, now_ms)]
-        self.mesh.update(change.unsubscribe, change.subscribe, now_ms)
-        yield from (Told(leaves=each.leaves) for each in told if each is not None)
-
-    monkeypatch.setattr(Switch, "on_leaf", silent)
+    does_not_tell_the_mesh_what_leaves_want(monkeypatch)
 
     assert "does not ask for" in story(deaths=0).violation
 

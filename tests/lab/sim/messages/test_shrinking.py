@@ -10,7 +10,7 @@ from lab.cli.sim import VIOLATED, command
 from lab.sim.campaign import draw, run
 from lab.sim.shrink import shrink
 from lab.sim.story import PARTS, Kind, decode, encode
-from tests.lab.sim.messages.test_message_mutants import acknowledges_early, owes_nothing
+from tests.lab.sim.mutants import acknowledges_early, owes_nothing
 
 
 def failing(mutate, monkeypatch):
