@@ -7,7 +7,7 @@ this module.
 Source: docs/ARCHITECTURE.md, "When the cover changes".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
@@ -57,31 +57,24 @@ class SessionFilters:
         oldest_us = wall_clock_us() - KEEP_US
         listed = self.file.load()
         old = {filter_ for filter_, gone_us in listed.items() if 0 < gone_us < oldest_us}
-        self._forget(old)
+        self._alter(dict.fromkeys(old))
         return [filter_ for filter_ in listed if filter_ not in old]
 
     def note(self, filters: Iterable[str], *, gone_us: int = 0) -> None:
         """Note that ``filters`` are about to be subscribed or, with ``gone_us``, unsubscribed."""
-        try:
-            self.file.note_all(filters, gone_us)
-        except OSError as error:
-            self._complain(error)
+        self._alter(dict.fromkeys(filters, gone_us))
 
     def clear(self, *, but: Iterable[str]) -> None:
         """The broker has no session of ours: it can restore no older one."""
-        self._forget(self.file.load().keys() - set(but))
+        self._alter(dict.fromkeys(self.file.load().keys() - set(but)))
 
-    def _forget(self, filters: Iterable[str]) -> None:
+    def _alter(self, changes: Mapping[str, int | None]) -> None:
         try:
-            for filter_ in filters:
-                self.file.forget(filter_)
+            self.file.alter(changes)
         except OSError as error:
-            self._complain(error)
-
-    def _complain(self, error: OSError) -> None:
-        if not self._complained:
-            self._complained = True
-            _log.warning("cover.list_failed", reason=error.strerror or str(error))
+            if not self._complained:
+                self._complained = True
+                _log.warning("cover.list_failed", reason=error.strerror or str(error))
 
 
 @dataclass(eq=False, repr=False)

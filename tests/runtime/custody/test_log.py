@@ -192,36 +192,6 @@ def test_another_boot_of_the_machine_keeps_the_log_and_leaps_ahead(tmp_path):
     log.close()
 
 
-def test_a_tail_torn_at_any_byte_costs_its_record_and_no_number_is_used_twice(tmp_path):
-    log = open_log(tmp_path)
-    before = add(log, {1}, {1, 2})
-    [path] = files(tmp_path)
-    sound = path.stat().st_size
-    add(log, {1, 3})
-    log.close()
-    whole = path.read_bytes()
-
-    for size in range(sound, len(whole)):
-        for old in files(tmp_path):
-            old.unlink()
-        path.write_bytes(whole[:size])
-        told = damage.found(tmp_path).total()
-        log = open_log(tmp_path)
-
-        assert list(log.recent(9)) == before[::-1]
-        assert damage.found(tmp_path).total() == told + (size > sound)
-        assert log.head(key(3)) == 0
-        assert log.next_seq == (3 if size == sound else 3 + LEAP)
-        [record] = add(log, {1})
-        assert record.prevs == (2,)
-        log.close()
-        told = damage.found(tmp_path).total()
-        log = open_log(tmp_path)
-        assert list(log.recent(9)) == [record, *before[::-1]]
-        assert damage.found(tmp_path).total() == told
-        log.close()
-
-
 def chains_of(log):
     return {one: log.select(key(one), 0, limit=99) for one in range(1, 6)}
 

@@ -110,7 +110,7 @@ class Filters(Kind):
     def write(self, folder):
         owed = FilterFile(folder, "owed")
         for number in range(20):
-            owed.note(f"a/{number}", number)
+            owed.alter({f"a/{number}": number})
         owed.close()
 
     def read(self, folder):
