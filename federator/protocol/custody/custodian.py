@@ -49,7 +49,7 @@ class Ways:
 
     def __init__(self) -> None:
         # By origin: when each neighbour delivered, the newest last.
-        self._ways: Recent[BrokerId, dict[BrokerId, Millis]] = Recent(ORIGINS_MAX)
+        self._ways: Recent[BrokerId, Recent[BrokerId, Millis]] = Recent(ORIGINS_MAX)
         # By (asker, origin, whether a word is wanted): the first chain of the request, and the ways
         # tried for it.
         self._tried: Recent[
@@ -60,12 +60,9 @@ class Ways:
         """Note that ``sender`` was the first neighbour to deliver a frame of ``origin``."""
         senders = self._ways.get(origin)
         if senders is None:
-            senders = {}
+            senders = Recent(WAYS_MAX)
             self._ways.put(origin, senders)
-        senders.pop(sender, None)
-        senders[sender] = now_ms
-        if len(senders) > WAYS_MAX:
-            del senders[next(iter(senders))]
+        senders.put(sender, now_ms)
 
     def all(self, origin: BrokerId, *, but: Collection[BrokerId] = ()) -> list[BrokerId]:
         """The neighbours on the way to ``origin``, the newest first."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.messages.control import (
     PATH_MAX,
     RetainedBody,
@@ -37,7 +38,7 @@ class RetainedPost:
     lost: int = 0  # letters that came by a wrong way
 
     def __post_init__(self) -> None:
-        self._seen: dict[tuple[BrokerId, int, int], None] = {}
+        self._seen: Recent[tuple[BrokerId, int, int], None] = Recent(SEEN_MAX)
         self._flooding = TokenBucket(FLOODED_PER_S)
 
     def on_request(
@@ -53,9 +54,7 @@ class RetainedPost:
         key = (asker, request.epoch, request.number)
         if self.self_id in path or path[-1] != request.sender or key in self._seen:
             return False, None, []
-        if len(self._seen) >= SEEN_MAX:
-            del self._seen[next(iter(self._seen))]
-        self._seen[key] = None
+        self._seen.put(key, None)
         if len(path) + 1 >= PATH_MAX:
             # With one more broker the way back would be too long for a letter.
             return True, None, []
