@@ -148,7 +148,6 @@ class MqttLink(PacketSender):
         self.client_id = client_id
         self.name = shown(client_id)
         self.last_error: str | None = None
-        self.refused_with: ConnAckReasonCode | None = None
         self.taken_over = self.closed_by_broker = self.gave_way = False
         self.observer = observer
         self._introduction = Introduction(
@@ -316,13 +315,12 @@ class MqttLink(PacketSender):
         if self._up or self._connection is None:
             raise LinkError("a second CONNACK")
         if ack.reason_code != ConnAckReasonCode.SUCCESS:
-            self.refused_with = ack.reason_code
             raise LinkError(failures.refusal(ack))
         out: Out = []
         died = self._may_forget and self.closed_by_broker
         self.limits = self._session.resume(ack, out, died=died)
         self._up = True
-        self.last_error = self._logged_error = self.refused_with = None
+        self.last_error = self._logged_error = None
         self.taken_over = self.gave_way = False
         self._counters.connects += 1
         self._log.info("connection.up", session_present=ack.session_present)
