@@ -282,10 +282,10 @@ class DeliveryJournal:
         else:
             later = contents.entries(slice(gone, None))
             begun = {(entry.origin, key) for entry in later for key in keys_in(entry.keys)}
-            known = {at: position for at, position in contents.positions.items() if at in begun}
-            known = _folded(known, contents.entries(slice(gone)), only=begun)
+            current = {at: place for at, place in contents.positions.items() if at in begun}
+            current = _folded(current, contents.entries(slice(gone)), only=begun)
             before = {at: positions[at] for at in positions if at not in begun}
-            before |= {at: known[at] for at in known if at in positions}
+            before |= {at: current[at] for at in current if at in positions}
         since = contents.since_us if since_us is None else since_us
         self._write(_encode_snapshot(before, since), contents.raw[cut:], folded_to=folded)
 
