@@ -21,8 +21,8 @@ from federator.protocol.forwarding.frames import (
 )
 from federator.protocol.messages.control import AskedChain
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
+from tests.protocol.custody.archive import Archive
 from tests.protocol.custody.frames import placed
-from tests.protocol.custody.test_custody import Archive
 from tests.protocol.frames import made_frame
 from tests.protocol.trust.key_maker import KeyMaker
 

@@ -15,7 +15,8 @@ from federator.runtime.custody.segment import HEADER_BYTES, decode, encode, file
 from federator.runtime.storage import damage
 from federator.runtime.storage.durable import LEAP
 from federator.runtime.storage.inventory import Inventory
-from tests.runtime.custody.custody_world import BOOT, T0_US, StupidLog, add, key, make, open_log
+from tests.protocol.custody.archive import Archive
+from tests.runtime.custody.custody_world import BOOT, T0_US, add, key, make, open_log
 
 OTHER_BOOT = bytes(16)[:-1] + b"\1"
 
@@ -72,12 +73,12 @@ def test_the_log_does_what_one_list_of_everything_does(
     folder = tmp_path_factory.mktemp("log")
     now_us = T0_US
     how = {"bytes_max": bytes_max, "age_max_s": age_max_s, "wall_clock_us": lambda: now_us}
-    log, model = open_log(folder, **how), StupidLog()
+    log, model = open_log(folder, **how), Archive()
     epoch = log.epoch
 
     for act, what in acts:
         if act == "append":
-            model.records += add(log, *what, time_us=now_us, body=bytes(150))
+            model.frames += add(log, *what, time_us=now_us, body=bytes(150))
         elif act == "wait":
             now_us += what
         elif act == "expire":
@@ -86,7 +87,7 @@ def test_the_log_does_what_one_list_of_everything_does(
         else:
             log.close()
             log = open_log(folder, **how)
-        model.oldest = log.oldest_seq
+        model.gone = log.oldest_seq - 1
         check_equal(log, model, now_us)
     assert log.epoch == epoch
     log.close()
@@ -94,19 +95,18 @@ def test_the_log_does_what_one_list_of_everything_does(
 
 def check_equal(log, model, now_us):
     held = model.held()
-    assert log.next_seq == len(model.records) + 1
+    assert log.next_seq == len(model.frames) + 1
     assert log.records == len(held)
-    assert [log.read(record.seq) for record in model.records[-20:]] == [
-        record if record.seq >= model.oldest else None for record in model.records[-20:]
-    ]
+    for record in model.frames[-20:]:
+        assert log.read(record.seq) == model.read(record.seq)
     assert list(log.recent(10)) == held[:-11:-1]
     for one in map(key, range(1, 6)):
         assert log.head(one) == model.head(one)
-        for after in (0, 3, model.oldest, log.next_seq):
+        for after in (0, 3, log.oldest_seq, log.next_seq):
             assert log.floor(one, after) == model.floor(one, after)
-            assert log.select(one, after, limit=3) == model.select(one, after, 3)
+            assert log.select(one, after, limit=3) == model.select(one, after, limit=3)
         at_or_before = model.first_since(one, (now_us - 1_000_000) // 1000 * 1000)
-        if not model.records or model.oldest == 1:
+        if not model.gone:
             assert log.first_since(one, now_us - 1_000_000) == at_or_before
 
 
