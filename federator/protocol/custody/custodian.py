@@ -161,13 +161,18 @@ class Custodian:
         if route is not None and (route.next_hops or route.destinations):
             self.origin.tails.hasten(key, now.ms)
             self._set_due()
-        if effective is None or not effective.wanted:
-            self.disk.write_owed(filter, 0 if filter in self._shared else None)
+        if effective is None or not effective.wanted or not (lost or filter in self.owed):
+            self._write_wanted(filter, effective)
         elif lost:
             self.disk.write_owed(filter, now.us + self.owed.keep_ms * 1_000)
-        elif filter not in self.owed:
-            self.disk.write_owed(filter, COLLECTED if effective.collected else 0)
         return effective
+
+    def _write_wanted(self, filter: str, route: FilterRoute | None) -> None:
+        """Write down that ``filter``, which is not owed, is wanted, or no longer."""
+        if route is not None and route.wanted:
+            self.disk.write_owed(filter, COLLECTED if route.collected else 0)
+        else:
+            self.disk.write_owed(filter, 0 if filter in self._shared else None)
 
     def on_destinations_moved(self, brokers: AbstractSet[BrokerId], now: Now) -> None:
         """Repeat chain heads to destinations with a new route: the old one may have lost frames."""
@@ -358,10 +363,7 @@ class Custodian:
         self.destination.save()
         ended = self.owed.expire(now.ms)
         for filter, route in ended:
-            if route is not None and route.wanted:
-                self.disk.write_owed(filter, COLLECTED if route.collected else 0)
-            else:
-                self.disk.write_owed(filter, 0 if filter in self._shared else None)
+            self._write_wanted(filter, route)
         return ended
 
     def on_time(self, now: Now) -> None:

@@ -64,21 +64,15 @@ class RetainedPost:
         onward = msgspec.structs.replace(request, sender=self.self_id, path=(*path, self.self_id))
         return True, onward, sorted(set(neighbours).difference(path))
 
-    def on_letter(self, letter: RetainedLetter) -> RetainedLetter | None:
-        """The letter to forward to ``route[at + 1]``; ``None`` when it is for us or astray."""
+    def on_letter(self, letter: RetainedLetter) -> tuple[bool, RetainedLetter | None]:
+        """Whether the letter is for us, or the one to forward to ``route[at + 1]``."""
         at, route = letter.at + 1, letter.route
         if at >= len(route) or route[at] != self.self_id or route[letter.at] != letter.sender:
             self.lost += 1
-            return None
+            return False, None
         if at == len(route) - 1:
-            return None
-        return msgspec.structs.replace(letter, sender=self.self_id, at=at)
-
-    def is_for_us(self, letter: RetainedLetter) -> bool:
-        """Whether a letter is addressed to us."""
-        route = letter.route
-        here = letter.at == len(route) - 2 and route[-1] == self.self_id
-        return here and route[letter.at] == letter.sender
+            return True, None
+        return False, msgspec.structs.replace(letter, sender=self.self_id, at=at)
 
     def write(self, body: RetainedBody, way: tuple[BrokerId, ...]) -> RetainedLetter:
         """A letter along ``way``, which begins with us."""

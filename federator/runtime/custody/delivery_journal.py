@@ -117,11 +117,6 @@ class Contents(NamedTuple):
         at = next(marks, None)
         return 0 if at is None else _MARKED.unpack_from(self.raw, at + _BATCH.size)[0]
 
-    def positions_at(self, marker: int | None) -> Positions:
-        """The position of each chain after the entries up to ``marker``; ``None``: after all."""
-        entries = (e for e in self.entries() if marker is None or e.number <= marker)
-        return _folded(dict(self.positions), entries)
-
 
 def _folded(
     positions: Positions,
@@ -238,7 +233,9 @@ class DeliveryJournal:
         """
         contents = self.load()
         all_were = marker is None and not contents.marked and not self._mark_lost
-        return contents.positions_at(None if all_were else max(marker or 0, contents.marked))
+        to = max(marker or 0, contents.marked)
+        delivered = (e for e in contents.entries() if all_were or e.number <= to)
+        return _folded(contents.positions, delivered)
 
     def resume(self, marker: int | None) -> Positions:
         """Begin again behind ``marker``, with ``positions``; at start, before any ``append``.

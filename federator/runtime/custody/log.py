@@ -216,18 +216,20 @@ class CustodyLog:
 
     # Segments
 
-    def _segment_of(self, seq: int) -> Segment | None:
+    def _before(self, seq: int) -> Segment:
+        """The last segment that begins at ``seq`` or before; else the first one."""
         at = bisect_right(self._segments, seq, key=attrgetter("first_seq")) - 1
-        if at < 0 or seq >= self._segments[at].end_seq:
-            return None
-        return self._segments[at]
+        return self._segments[max(0, at)]
+
+    def _segment_of(self, seq: int) -> Segment | None:
+        segment = self._before(seq)
+        return segment if segment.first_seq <= seq < segment.end_seq else None
 
     def _time_ms(self, seq: int) -> int:
-        segment = self._segment_of(seq)
-        if segment is not None:
+        segment = self._before(seq)
+        if segment.first_seq <= seq < segment.end_seq:
             return segment.time_ms(seq)
-        at = bisect_right(self._segments, seq, key=attrgetter("first_seq")) - 1
-        return self._segments[max(0, at)].latest_us // 1000  # it is lost, with the end of a page
+        return segment.latest_us // 1000  # it is lost, with the end of a page
 
     def _handle(self, segment: Segment) -> int:
         if segment is self._segments[-1]:

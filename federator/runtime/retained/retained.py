@@ -400,9 +400,10 @@ class Retained:
             self._on_request(message)
             return
         message = sift(message, self.link_policies.rules_of(message.sender).allows_import)
-        if self._post.is_for_us(message):
+        is_ours, onward = self._post.on_letter(message)
+        if is_ours:
             self._on_letter(way_to_sender(message), message.body)
-        elif (onward := self._post.on_letter(message)) is not None:
+        elif onward is not None:
             self._send(onward.route[onward.at + 1], onward)
 
     def _on_request(self, request: RetainedRequest) -> None:
