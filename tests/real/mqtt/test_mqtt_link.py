@@ -45,32 +45,23 @@ def numbered(count):
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-async def test_publications_of_other_clients_arrive_once_and_in_order(broker, qos):
+async def test_publications_arrive_once_and_in_order_both_ways(broker, qos):
     recorder = Recorder()
-    async with running(broker.port, recorder, "a/+") as link, paho(broker) as other:
+    async with running(broker.port, recorder, "in/+") as link, paho(broker) as other:
+        await other.subscribe("out", qos=qos)
+
         for payload in numbered(100):
-            await other.publish("a/b", payload, qos=qos)
-        await until(lambda: len(recorder.packets) >= 100, "100 publications")
-
-    assert recorder.payloads == numbered(100)
-    assert {int(packet.qos) for packet in recorder.packets} == {qos}
-    assert link.counters.publishes_in == 100
-    assert recorder.downs == ["closed by us"]
-
-
-@pytest.mark.parametrize("qos", [0, 1, 2])
-async def test_our_publications_arrive_at_other_clients_once_and_in_order(broker, qos):
-    async with running(broker.port, Recorder()) as link, paho(broker) as other:
-        await other.subscribe("a/b", qos=qos)
-        await until(lambda: link.connected, "connected")
-
-        assert all(link.publish("a/b", payload, qos=qos) for payload in numbered(300))
+            await other.publish("in/b", payload, qos=qos)
+        assert all(link.publish("out", payload, qos=qos) for payload in numbered(300))
         got = [await anext(other.messages) for _ in range(300)]
+        await until(lambda: len(recorder.packets) >= 100, "100 publications")
         await until(lambda: link.unacknowledged == 0, "all acknowledged")
 
+    assert recorder.payloads == numbered(100)
     assert [message.payload for message in got] == numbered(300)
-    assert {message.qos for message in got} == {qos}
-    assert link.counters.publishes_rejected == 0
+    assert {int(packet.qos) for packet in recorder.packets} == {m.qos for m in got} == {qos}
+    assert (link.counters.publishes_in, link.counters.publishes_rejected) == (100, 0)
+    assert recorder.downs == ["closed by us"]
 
 
 async def test_a_tried_packet_says_how_long_one_at_qos_0_may_be(broker):
@@ -380,46 +371,34 @@ async def test_a_refused_subscription_is_reported_once_and_the_others_work(
     assert recorder.payloads == [b"arrives"]
 
 
-async def test_rejected_publications_are_counted_and_the_first_one_of_a_topic_is_logged(
-    start_broker, tmp_path
+@pytest.mark.parametrize(
+    ("limit", "topic", "payload", "reason"),
+    [
+        ("acl_file {acl}", "forbidden", b"x", "0x87"),
+        ("message_size_limit 1000", "ok/long", bytes(5_000), "0x95"),
+    ],
+)
+async def test_rejected_publications_are_counted_logged_once_a_topic_and_hold_up_nothing(
+    start_broker, tmp_path, limit, topic, payload, reason
 ):
     acl = tmp_path / "acl"
-    acl.write_text("topic readwrite ok\n")
+    acl.write_text("topic readwrite ok/#\n")
     acl.chmod(0o644)
-    broker = await start_broker(extra_config=(f"acl_file {acl}",))
+    broker = await start_broker(extra_config=(limit.format(acl=acl),))
     recorder = Recorder()
     with structlog.testing.capture_logs() as logs:
-        async with running(broker.port, recorder, "ok") as link:
+        async with running(broker.port, recorder, "ok/#") as link:
             for qos in (1, 2, 1, 2):
-                link.publish("forbidden", b"x", qos=qos)
-            link.publish("ok", b"y", qos=2)
+                link.publish(topic, payload, qos=qos)
+                link.publish("ok/short", b"%d" % qos, qos=qos)
             await until(lambda: link.unacknowledged == 0, "all answered")
-            await until(lambda: recorder.packets != [], "a publication")
+            await until(lambda: len(recorder.packets) >= 4, "the others")
 
     assert link.counters.publishes_rejected == 4
     rejected = [entry for entry in logs if entry["event"] == "connection.publication_rejected"]
-    assert [(entry["topic"], entry["reason"]) for entry in rejected] == [("forbidden", "0x87")]
-    assert recorder.payloads == [b"y"]
-
-
-async def test_what_exceeds_a_message_size_limit_is_told_and_holds_up_nothing(start_broker):
-    broker = await start_broker(extra_config=("message_size_limit 1000",))
-    recorder = Recorder()
-    with structlog.testing.capture_logs() as logs:
-        async with running(broker.port, recorder, "a/#") as link:
-            for qos in (1, 2):
-                link.publish(f"a/long/{qos}", bytes(5_000), qos=qos)
-                link.publish("a/short", b"%d" % qos, qos=qos)
-            await until(lambda: link.unacknowledged == 0, "all answered")
-            await until(lambda: len(recorder.packets) >= 2, "the others")
-
-    rejected = [entry for entry in logs if entry["event"] == "connection.publication_rejected"]
-    assert [(each["topic"], each["reason"]) for each in rejected] == [
-        ("a/long/1", "0x95"),
-        ("a/long/2", "0x95"),
-    ]
-    assert all(each["bytes"] > 5_000 for each in rejected)
-    assert sorted(recorder.payloads) == [b"1", b"2"]
+    assert [(entry["topic"], entry["reason"]) for entry in rejected] == [(topic, reason)]
+    assert rejected[0]["bytes"] > len(payload)
+    assert sorted(recorder.payloads) == [b"1", b"1", b"2", b"2"]
     assert link.counters.connects == 1
 
 
