@@ -1,5 +1,9 @@
 """What the tests of the custody log share: records as an origin makes them."""
 
+import contextlib
+
+import pytest
+
 from federator.protocol.custody.ports import Record
 from federator.runtime.custody.log import CustodyLog
 
@@ -32,3 +36,19 @@ def add(log, *filters_of_each, **how):
     records = make(log, filters_of_each, **how)
     log.append(records)
     return records
+
+
+def reopening(open_):
+    """A fixture that opens in ``tmp_path`` as ``open_`` does, and closes what it opened before."""
+
+    @pytest.fixture
+    def opened(tmp_path):
+        with contextlib.ExitStack() as last:
+
+            def again(**how):
+                last.close()
+                return last.enter_context(contextlib.closing(open_(tmp_path, **how)))
+
+            yield again
+
+    return opened
