@@ -56,7 +56,7 @@ class Ways:
             tuple[BrokerId, BrokerId, bool], tuple[AskedChain, tuple[BrokerId, ...]]
         ] = Recent(ORIGINS_MAX)
 
-    def heard(self, origin: BrokerId, sender: BrokerId, now_ms: Millis) -> None:
+    def note(self, origin: BrokerId, sender: BrokerId, now_ms: Millis) -> None:
         """Note that ``sender`` was the first neighbour to deliver a frame of ``origin``."""
         senders = self._ways.get(origin)
         if senders is None:
@@ -280,7 +280,7 @@ class Custodian:
         no copy came before.
         """
         if first:
-            self._ways.heard(frame.origin, frame.sender, now.ms)
+            self._ways.note(frame.origin, frame.sender, now.ms)
         if not local:
             return
         if frame.flags & TAIL_FLAG:
@@ -320,7 +320,7 @@ class Custodian:
 
     def _request_proof(self, frame: Frame, now: Now) -> None:
         """Ask the origin for its word, the way that ``frame``, which may be forged, came."""
-        self._ways.heard(frame.origin, frame.sender, now.ms)
+        self._ways.note(frame.origin, frame.sender, now.ms)
         about_no_chain, nothing = bytes(KEY_BYTES), Doubted(0, frame.sender)
         doubts = self.destination.receiver.doubts
         doubts.doubt(frame.origin, about_no_chain, nothing, now_ms=now.ms)

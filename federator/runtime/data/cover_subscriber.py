@@ -21,7 +21,7 @@ from federator.protocol.messages.topics import cover_topic
 from federator.protocol.types import Millis
 from federator.runtime.data.copies import Copies, without_identifiers
 from federator.runtime.mqtt.link import Inbound, MqttLink
-from federator.runtime.mqtt.own_words import OwnWords
+from federator.runtime.mqtt.own_marks import OwnMarks
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
 from federator.runtime.storage.filter_file import FilterFile
@@ -97,7 +97,7 @@ class CoverSubscriber:
         self.duplicates_dropped = 0
         self._topic = cover_topic(self.federation)
         self._transition = transitions.CoverTransition(self.at_once)
-        self._own_messages = OwnWords()
+        self._own_marks = OwnMarks()
         self._copies = Copies()
         self._expected: tuple[FilterTrie, FilterTrie, int] | None = (FilterTrie(), FilterTrie(), 0)
         self._timer = DeadlineTimer(self._on_silence)
@@ -147,7 +147,7 @@ class CoverSubscriber:
         kept: list[tuple[PublishPacket, bytes | memoryview]] = []
         for packet, start, end in publishes:
             if packet.topic == self._topic:
-                mark = self._own_messages.hear(packet)
+                mark = self._own_marks.read(packet)
                 if mark is not None:
                     marks.append(mark)
                     self._copies.separate()
@@ -185,7 +185,7 @@ class CoverSubscriber:
                     self.session.note(filters, gone_us=wall_clock_us())
                     self.link.unsubscribe(filters)
                 case transitions.Mark(number):
-                    self.link.publish(self._topic, self._own_messages.say(number), qos=1)
+                    self.link.publish(self._topic, self._own_marks.write(number), qos=1)
                     self._timer.set(Millis(monotonic_ms() + MARK_GAP_MS))
                 case _:
                     assert_never(order)

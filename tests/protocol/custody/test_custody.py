@@ -236,14 +236,6 @@ def test_a_filter_that_was_lost_stays_wanted_until_it_is_old(route: FilterRoute 
 COLLECTED = FilterRoute(False, True, (), (BrokerId(2),), collected=True)
 
 
-def test_who_only_collected_is_owed_nothing_that_is_kept() -> None:
-    owed = Owed(keep_ms=1_000)
-    lost = owed.on_route("a/b", None, lost=True, now_ms=Millis(0), collected=True)
-    assert lost is not None
-    assert (lost.wanted, lost.collected) == (True, True)
-    assert owed.on_route("a/b", COLLECTED, lost=False, now_ms=Millis(10)) == COLLECTED
-
-
 def test_who_wanted_it_is_owed_it_while_only_a_collector_is_in_reach() -> None:
     owed = Owed(keep_ms=1_000)
     owed.owe("a/b", Millis(500), collected=True)
