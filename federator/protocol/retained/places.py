@@ -53,6 +53,11 @@ class Places:
         self._largest = self_id
         self._turned_away: Counter[BrokerId] = Counter()  # by account, while ``crowded``
 
+    @property
+    def guests(self) -> int:
+        """How many topics have no lasting place."""
+        return len(self._guests)
+
     def is_guest(self, topic: str) -> bool:
         """Whether the place of ``topic`` is not a lasting one."""
         return topic in self._guests

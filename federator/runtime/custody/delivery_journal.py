@@ -286,9 +286,9 @@ class DeliveryJournal:
         since = contents.since_us if since_us is None else since_us
         self._write(_encode_snapshot(before, since), contents.raw[cut:], folded_to=folded)
 
-    def marker(self, number: int | None = None) -> bytes:
-        """The marker to publish behind the entry ``number``; by default the last one."""
-        text = b"%016x|%d" % (self.journal_id, self.last if number is None else number)
+    def marker(self) -> bytes:
+        """The marker to publish behind the last entry."""
+        text = b"%016x|%d" % (self.journal_id, self.last)
         return b"%s|%s" % (text, self._proof(text))
 
     def read_marker(self, payload: bytes) -> int | None:

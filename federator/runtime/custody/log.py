@@ -68,7 +68,6 @@ class CustodyLog:
     fsync: durable.FsyncPolicy = "never"  # when to synchronise; see ``Syncing``
     wall_clock_us: Callable[[], int] = wall_clock_us  # for the age of records
     records_max: int = RECORDS_MAX  # held at once; bounds memory
-    epoch_min: int = 1  # the least value of a new epoch
     boot: bytes | None = None  # identifies this boot of the machine; read by default
 
     def __post_init__(self) -> None:
@@ -320,7 +319,7 @@ class CustodyLog:
         self._chains.idle.update(self._heads.load(self.epoch))
         end_lost = self._read_all([path for _, path in firsts])
         if not self._segments:
-            self.epoch = max(self.wall_clock_us() // 1000, self.epoch + 1, self.epoch_min)
+            self.epoch = max(self.wall_clock_us() // 1000, self.epoch + 1)
             self._chains.idle.clear()
             self._heads.load(self.epoch)
             segment = self._new_segment(1, previous=None)

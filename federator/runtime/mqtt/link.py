@@ -366,11 +366,11 @@ class MqttLink(PacketSender):
         if self._pipe is not None:
             self._pipe.abort(LinkError(reason))
 
-    async def close(self, *, with_will: bool = False, keep_session: bool = True) -> None:
-        """Disconnect and make ``run`` return; ``with_will`` has the broker publish the Will."""
+    async def close(self, *, keep_session: bool = True) -> None:
+        """Disconnect, so without the Will, and make ``run`` return."""
         self._stop.set()
         if self._connection is not None:
-            await self._connection.leave(with_will=with_will, keep_session=keep_session)
+            await self._connection.leave(keep_session=keep_session)
 
     async def _connect_once(self) -> float:
         """Open a connection and serve it to its end; return how long it was up, in ms."""
@@ -392,7 +392,7 @@ class MqttLink(PacketSender):
             await connection.keep_alive()
         except asyncio.CancelledError:
             self._stop.set()
-            await connection.leave(with_will=False)
+            await connection.leave()
             raise
         except _EXPECTED as error:
             pipe.abort(error)

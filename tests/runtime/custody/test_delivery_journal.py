@@ -187,10 +187,13 @@ def test_a_journal_is_due_for_a_snapshot_when_its_entries_fill_it(opened):
 
 def test_a_marker_is_read_by_its_own_journal_only(tmp_path):
     journal, other = open_journal(tmp_path / "a"), open_journal(tmp_path / "b")
-    journal.append([(1, 1, 1, key(1))] * 3)
+    journal.append([(1, 1, 1, key(1))] * 2)
+    former = journal.marker()
+    journal.append([(1, 1, 1, key(1))])
+    last = journal.marker()
 
-    assert journal.read_marker(journal.marker()) == 3
-    assert journal.read_marker(journal.marker(2)) == 2
+    assert journal.read_marker(last) == 3
+    assert journal.read_marker(former) == 2
     assert other.read_marker(journal.marker()) is None
     for strange in (b"", b"|", b"|3", journal.marker()[:-1], b"x" * 99, journal.marker() + b"x"):
         assert journal.read_marker(strange) is None
@@ -200,7 +203,7 @@ def test_a_marker_is_read_by_its_own_journal_only(tmp_path):
     assert journal.read_marker(bare + b"0|" + journal.marker().rpartition(b"|")[2]) is None
     journal.close()
     journal = open_journal(tmp_path / "a")
-    assert journal.read_marker(journal.marker(3)) == 3
+    assert journal.read_marker(last) == 3
     journal.close()
     other.close()
 

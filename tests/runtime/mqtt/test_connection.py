@@ -124,22 +124,21 @@ async def test_without_a_keep_alive_nobody_is_given_up():
     assert promises == [math.inf]
 
 
-@pytest.mark.parametrize(("with_will", "code"), [(False, 0x00), (True, 0x04)])
-async def test_who_was_let_in_says_good_bye(with_will, code):
+async def test_who_was_let_in_says_good_bye():
     kernel = Kernel()
     welcome = connection(kernel=kernel)
     welcome.on_accepted(ACCEPTED)
 
-    await welcome.leave(with_will=with_will)
+    await welcome.leave()
 
     read_packets(memoryview(b"".join(kernel.written)), [], packets := [])
-    assert [int(packet.reason_code) for packet in packets] == [code]
+    assert [int(packet.reason_code) for packet in packets] == [0x00]
 
 
 async def test_who_was_not_let_in_leaves_without_a_word():
     kernel = Kernel()
 
-    await connection(kernel=kernel).leave(with_will=True)
+    await connection(kernel=kernel).leave()
 
     assert kernel.written == []
     assert kernel.pipe.lost.done()
@@ -152,7 +151,7 @@ async def test_a_broker_that_accepts_and_says_nothing_is_left_in_time():
     async with broker_that_answers([b""], heard) as port:
         with pytest.raises(LinkError, match=r"no answer within 0\.2 s"):
             await slow.open(Endpoint("127.0.0.1", port))
-        await slow.leave(with_will=False)
+        await slow.leave()
 
     assert promises == [0.2]
 
@@ -169,7 +168,7 @@ async def test_a_session_is_wiped_until_the_broker_lets_us_in_and_then_no_more()
             await until(lambda said=said: len(heard) == said, "the last CONNECT of this attempt")
             attempt.on_accepted(ACCEPTED)
             await opening
-            await attempt.leave(with_will=False)
+            await attempt.leave()
 
     assert [connect.clean_start for connect in heard] == [True, False, True, False, False]
 

@@ -9,7 +9,6 @@ import mqtt5
 import pytest
 
 from federator.runtime.mqtt.link import Endpoint, Inbound, LinkObserver, MqttLink
-from tests.real.polling import until
 from tests.tcp_server import serving
 
 ACCEPTED = mqtt5.ConnAckPacket().write()
@@ -69,6 +68,12 @@ async def link_to_a_peer_that_says(
                 await task
 
 
+async def until(condition) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
@@ -89,8 +94,8 @@ async def test_whatever_comes_after_connack_ends_that_connection_only(said, reas
     good = ACCEPTED + PUBLISH
 
     async with link_to_a_peer_that_says([good + said, good]) as (link, listener):
-        await until(lambda: listener.downs and link.connected, "connected again")
-        await until(lambda: len(listener.payloads) == 2, "two publications")
+        await until(lambda: listener.downs and link.connected)
+        await until(lambda: len(listener.payloads) == 2)
 
     assert listener.downs[0].startswith(reason)
     assert link.counters.connects == 2
@@ -111,10 +116,10 @@ async def test_whatever_comes_after_connack_ends_that_connection_only(said, reas
 async def test_whatever_comes_instead_of_connack_is_told_and_tried_again(said, reason):
     answers = [said]
     async with link_to_a_peer_that_says(answers) as (link, listener):
-        await until(lambda: link.counters.attempts >= 3, "tried again")
+        await until(lambda: link.counters.attempts >= 3)
         told = link.last_error
         answers.append(ACCEPTED)
-        await until(lambda: link.connected, "connected")
+        await until(lambda: link.connected)
 
     assert told is not None
     assert told.startswith(reason)
@@ -131,6 +136,6 @@ async def test_a_thousand_random_answers_change_nothing():
         link,
         listener,
     ):
-        await until(lambda: link.connected and listener.payloads[-1:] == [b"1"], "the last")
+        await until(lambda: link.connected and listener.payloads[-1:] == [b"1"])
 
     assert link.counters.attempts >= 1_001
