@@ -20,7 +20,7 @@ from federator.runtime.storage.filter_file import OWED, SUBSCRIBED, FilterFile
 
 @dataclass(eq=False, repr=False)
 class CustodyStores:
-    """Custody's files and how long to keep them: a ``Disk``, whose methods ``ports`` explains.
+    """Custody's files and how long to keep them: a ``Disk``; ``ports`` explains its methods.
 
     A write failure is logged once a minute, however often we retry.
 
