@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.custody.doubts import Doubted
 from federator.protocol.custody.ports import UNDO_MAX
 from federator.protocol.forwarding.frames import Frame
@@ -125,16 +126,13 @@ class OriginState:
     # By (key, number): the held frame that follows that number.
     waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)
     # The last number of chains that our clients gave up.
-    former: dict[bytes, int] = field(default_factory=dict)
+    former: Recent[bytes, int] = field(default_factory=lambda: Recent(FORMER_MAX))
     retry_ms: int = RETRY_MIN_MS  # how long after a request the next one is sent
     asked: bool = False  # whether a request was sent since ``gaps`` was last empty
 
     def remember(self, key: bytes, chain: Chain) -> None:
         """Keep the position of ``chain`` for later subscriptions: clocks are too coarse."""
-        last = chain.begun if chain.last is None else chain.last
-        if len(self.former) >= FORMER_MAX:
-            del self.former[next(iter(self.former))]
-        self.former[key] = last
+        self.former.put(key, chain.begun if chain.last is None else chain.last)
 
     def is_next(self, placed: Placed) -> bool:
         """Whether the frame is next on each of its chains."""
@@ -164,16 +162,14 @@ class Wanted:
         self.since_us: dict[bytes, int] = {}  # by key
         self._keep_ms = keep_ms
         # (since when, until when that counts), by key.
-        self._expected: dict[bytes, tuple[int, int]] = {}
+        self._expected: Recent[bytes, tuple[int, int]] = Recent(FORMER_MAX)
 
     def expect(self, key: bytes, since_us: int, now_us: int) -> None:
         """A client of the broker that we step in for wanted ``key`` since ``since_us``."""
         before_us, until_us = self._expected.get(key, (since_us, 0))
         if now_us < until_us:  # another such client came within the minute
             since_us = min(since_us, max(before_us, now_us - EXPECTED_US))
-        self._expected[key] = (since_us, now_us + EXPECTED_US)
-        if len(self._expected) > FORMER_MAX:
-            del self._expected[next(iter(self._expected))]
+        self._expected.put(key, (since_us, now_us + EXPECTED_US))
 
     def is_fresh(self, key: bytes, now_us: int) -> bool:
         """Whether the subscription is so young that nothing older is requested for it."""

@@ -49,23 +49,20 @@ class Ways:
 
     def __init__(self) -> None:
         # By origin: when each neighbour delivered, the newest last.
-        self._ways: Recent[BrokerId, dict[BrokerId, Millis]] = Recent(ORIGINS_MAX)
+        self._ways: Recent[BrokerId, Recent[BrokerId, Millis]] = Recent(ORIGINS_MAX)
         # By (asker, origin, whether a word is wanted): the first chain of the request, and the ways
         # tried for it.
         self._tried: Recent[
             tuple[BrokerId, BrokerId, bool], tuple[AskedChain, tuple[BrokerId, ...]]
         ] = Recent(ORIGINS_MAX)
 
-    def heard(self, origin: BrokerId, sender: BrokerId, now_ms: Millis) -> None:
+    def note(self, origin: BrokerId, sender: BrokerId, now_ms: Millis) -> None:
         """Note that ``sender`` was the first neighbour to deliver a frame of ``origin``."""
         senders = self._ways.get(origin)
         if senders is None:
-            senders = {}
+            senders = Recent(WAYS_MAX)
             self._ways.put(origin, senders)
-        senders.pop(sender, None)
-        senders[sender] = now_ms
-        if len(senders) > WAYS_MAX:
-            del senders[next(iter(senders))]
+        senders.put(sender, now_ms)
 
     def all(self, origin: BrokerId, *, but: Collection[BrokerId] = ()) -> list[BrokerId]:
         """The neighbours on the way to ``origin``, the newest first."""
@@ -164,13 +161,18 @@ class Custodian:
         if route is not None and (route.next_hops or route.destinations):
             self.origin.tails.hasten(key, now.ms)
             self._set_due()
-        if effective is None or not effective.wanted:
-            self.disk.write_owed(filter, 0 if filter in self._shared else None)
+        if effective is None or not effective.wanted or not (lost or filter in self.owed):
+            self._write_wanted(filter, effective)
         elif lost:
             self.disk.write_owed(filter, now.us + self.owed.keep_ms * 1_000)
-        elif filter not in self.owed:
-            self.disk.write_owed(filter, COLLECTED if effective.collected else 0)
         return effective
+
+    def _write_wanted(self, filter: str, route: FilterRoute | None) -> None:
+        """Write down that ``filter``, which is not owed, is wanted, or no longer."""
+        if route is not None and route.wanted:
+            self.disk.write_owed(filter, COLLECTED if route.collected else 0)
+        else:
+            self.disk.write_owed(filter, 0 if filter in self._shared else None)
 
     def on_destinations_moved(self, brokers: AbstractSet[BrokerId], now: Now) -> None:
         """Repeat chain heads to destinations with a new route: the old one may have lost frames."""
@@ -278,7 +280,7 @@ class Custodian:
         no copy came before.
         """
         if first:
-            self._ways.heard(frame.origin, frame.sender, now.ms)
+            self._ways.note(frame.origin, frame.sender, now.ms)
         if not local:
             return
         if frame.flags & TAIL_FLAG:
@@ -318,7 +320,7 @@ class Custodian:
 
     def _request_proof(self, frame: Frame, now: Now) -> None:
         """Ask the origin for its word, the way that ``frame``, which may be forged, came."""
-        self._ways.heard(frame.origin, frame.sender, now.ms)
+        self._ways.note(frame.origin, frame.sender, now.ms)
         about_no_chain, nothing = bytes(KEY_BYTES), Doubted(0, frame.sender)
         doubts = self.destination.receiver.doubts
         doubts.doubt(frame.origin, about_no_chain, nothing, now_ms=now.ms)
@@ -361,10 +363,7 @@ class Custodian:
         self.destination.save()
         ended = self.owed.expire(now.ms)
         for filter, route in ended:
-            if route is not None and route.wanted:
-                self.disk.write_owed(filter, COLLECTED if route.collected else 0)
-            else:
-                self.disk.write_owed(filter, 0 if filter in self._shared else None)
+            self._write_wanted(filter, route)
         return ended
 
     def on_time(self, now: Now) -> None:

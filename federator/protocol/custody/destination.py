@@ -10,6 +10,7 @@ Source: docs/protocol.md sections 11, 11.8 and 15; docs/failover.md.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass
+from itertools import groupby
 
 from federator.protocol.bounded_cache import Recent
 from federator.protocol.custody.chains import NOBODY, Ask, Chained, Placed
@@ -346,7 +347,7 @@ class Destination:
     def _deliver(self, frames: Sequence[Frame], now: Now) -> None:
         """Publish frames; during a recall, each only once."""
         recalling = len(self.recall) > 0 and len(self._given) < GIVEN_MAX
-        together: list[Frame] = []  # frames of one bundle
+        due: list[Frame] = []
         for frame in frames:
             if frame.acknowledged:
                 number = (frame.origin, frame.seq)
@@ -354,24 +355,17 @@ class Destination:
                     continue
                 if recalling:
                     self._given.add(number)
-            if not frame.publications:
-                continue
-            if together and frame.order is not together[0].order:
-                self._deliver_together(together, now)
-                together = []
-            if frame.order:
-                together.append(frame)
+            if frame.publications:
+                due.append(frame)
+        for _, some in groupby(due, key=lambda frame: id(frame.order)):
+            bundle = list(some)
+            if len(bundle) > 1 and bundle[0].order:
+                self.delivery.deliver_in_order(bundle, now)
             else:
-                self.delivery.deliver(frame, now)
-        self._deliver_together(together, now)
+                for frame in bundle:
+                    self.delivery.deliver(frame, now)
         if not self.recall:
             self._given.clear()
-
-    def _deliver_together(self, frames: Sequence[Frame], now: Now) -> None:
-        if len(frames) > 1:
-            self.delivery.deliver_in_order(frames, now)
-        elif frames:
-            self.delivery.deliver(frames[0], now)
 
     def save(self, *, leaving: bool = False) -> None:
         """Bound the journal, and record since when our clients want each filter.

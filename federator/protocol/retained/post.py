@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.messages.control import (
     PATH_MAX,
     RetainedBody,
@@ -37,7 +38,7 @@ class RetainedPost:
     lost: int = 0  # letters that came by a wrong way
 
     def __post_init__(self) -> None:
-        self._seen: dict[tuple[BrokerId, int, int], None] = {}
+        self._seen: Recent[tuple[BrokerId, int, int], None] = Recent(SEEN_MAX)
         self._flooding = TokenBucket(FLOODED_PER_S)
 
     def on_request(
@@ -53,9 +54,7 @@ class RetainedPost:
         key = (asker, request.epoch, request.number)
         if self.self_id in path or path[-1] != request.sender or key in self._seen:
             return False, None, []
-        if len(self._seen) >= SEEN_MAX:
-            del self._seen[next(iter(self._seen))]
-        self._seen[key] = None
+        self._seen.put(key, None)
         if len(path) + 1 >= PATH_MAX:
             # With one more broker the way back would be too long for a letter.
             return True, None, []
@@ -65,21 +64,15 @@ class RetainedPost:
         onward = msgspec.structs.replace(request, sender=self.self_id, path=(*path, self.self_id))
         return True, onward, sorted(set(neighbours).difference(path))
 
-    def on_letter(self, letter: RetainedLetter) -> RetainedLetter | None:
-        """The letter to forward to ``route[at + 1]``; ``None`` when it is for us or astray."""
+    def on_letter(self, letter: RetainedLetter) -> tuple[bool, RetainedLetter | None]:
+        """Whether the letter is for us, or the one to forward to ``route[at + 1]``."""
         at, route = letter.at + 1, letter.route
         if at >= len(route) or route[at] != self.self_id or route[letter.at] != letter.sender:
             self.lost += 1
-            return None
+            return False, None
         if at == len(route) - 1:
-            return None
-        return msgspec.structs.replace(letter, sender=self.self_id, at=at)
-
-    def is_for_us(self, letter: RetainedLetter) -> bool:
-        """Whether a letter is addressed to us."""
-        route = letter.route
-        here = letter.at == len(route) - 2 and route[-1] == self.self_id
-        return here and route[letter.at] == letter.sender
+            return True, None
+        return False, msgspec.structs.replace(letter, sender=self.self_id, at=at)
 
     def write(self, body: RetainedBody, way: tuple[BrokerId, ...]) -> RetainedLetter:
         """A letter along ``way``, which begins with us."""

@@ -117,7 +117,7 @@ class RetainedStore:
         self._keeping = keeping or Keeping()
         self._entries: dict[str, Entry] = {}
         self._names = SortedNames()
-        self._tombstones = 0
+        self.tombstones = 0  # how many entries are deletes
         self._changed: dict[str, None] = {}  # since take_changes
         self._refused: Recent[str, int] = Recent(REFUSED_MAX)  # digests of payloads
         # Entries touched before this number say nothing about our broker's state.
@@ -125,11 +125,6 @@ class RetainedStore:
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def tombstones(self) -> int:
-        """How many entries are deletes."""
-        return self._tombstones
 
     def newest(self) -> Version:
         return max((entry.version for entry in self._entries.values()), default=NEVER)
@@ -179,9 +174,9 @@ class RetainedStore:
         if before is None:
             self._names.add(topic)
         else:
-            self._tombstones -= before.deleted
+            self.tombstones -= before.deleted
         self.touched += 1
-        self._tombstones += deleted
+        self.tombstones += deleted
         mark, noted_us = _mark(topic, version, digest, deleted), max(version.time_us, now_us)
         self._entries[topic] = Entry(
             version, digest, deleted, here, bucket_of(topic), mark, self.touched, noted_us
@@ -301,7 +296,7 @@ class RetainedStore:
                 # If a place was lost, or a value was kept, this one may be old.
                 sure = not self.places.refused and self._keeping.policy is None
                 version = Version(seen_us if sure else 0, 0, self._self_id)
-                self._put_found(topic, version, digest, now_us, found=True)
+                self.put(topic, version, digest, deleted=False, found=True, now_us=now_us)
             return False
         if entry.touched > since:
             return False  # it changed during the scan
@@ -312,13 +307,8 @@ class RetainedStore:
         elif not self._kept(topic):
             here = entry.here
             newer = self._unseen(entry.version, seen_us) if here else self._unknown
-            self._put_found(topic, newer, digest, now_us, found=not here)
+            self.put(topic, newer, digest, deleted=False, found=not here, now_us=now_us)
         return False
-
-    def _put_found(
-        self, topic: str, version: Version, digest: int, now_us: int, *, found: bool
-    ) -> None:
-        self.put(topic, version, digest, deleted=False, now_us=now_us, found=found)
 
     def _below(
         self, filters: Iterable[str], *, after: str = ""
@@ -400,7 +390,7 @@ class RetainedStore:
 
     def expire(self, now_us: int) -> bool:
         """Drop some tombstones that were kept for long enough; return whether there were any."""
-        entries = self._entries.items() if self._tombstones else ()
+        entries = self._entries.items() if self.tombstones else ()
         due = (t for t, e in entries if e.deleted and e.noted_us + self._keep_us < now_us)
         old = list(islice(due, STEP_TOPICS_MAX))
         for topic in old:
@@ -461,7 +451,7 @@ class RetainedStore:
     def _forget(self, topic: str) -> None:
         self._note(topic)
         entry = self._entries.pop(topic)
-        self._tombstones -= entry.deleted
+        self.tombstones -= entry.deleted
         self._names.discard(topic)
         self.places.free(topic)
         self.touched += 1

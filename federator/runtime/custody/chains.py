@@ -7,7 +7,6 @@ on it must name that number as its predecessor.
 """
 
 import contextlib
-import os
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
@@ -19,7 +18,7 @@ from zlib import crc32
 
 from federator.protocol.forwarding.frames import keys_in
 from federator.runtime.storage import damage
-from federator.runtime.storage.durable import replace_file, write_at
+from federator.runtime.storage.durable import AppendedFile
 
 IDLE_MAX = 131_072
 """Idle chains remembered; beyond, the one idle for longest is forgotten."""
@@ -166,24 +165,26 @@ class HeadsFile:
     idle: Mapping[bytes, int]  # the current idle chains
 
     def __post_init__(self) -> None:
-        self._path = self.folder / HEADS_FILE
+        self._file = AppendedFile(self.folder / HEADS_FILE)
+        self.close = self._file.close
         self._epoch = 0
-        self._fd = -1
         self._entries = 0
-        self._size = 0
+        self._is_stale = True  # the file lacks heads, or may hold others
 
     def load(self, epoch: int) -> dict[bytes, int]:
         """The idle chains of ``epoch`` in the file, which the next ``append`` rewrites."""
-        self._epoch = epoch
+        self._epoch, self._is_stale = epoch, True
         heads: dict[bytes, int] = {}
+        if not self._file.path.exists():
+            return heads
         try:
-            content = self._path.read_bytes()
+            content = self._file.read()
         except OSError:
             return heads
         is_former = content.startswith(_HEADER.pack(_FORMER_MAGIC, epoch))
         fields = damage.either(content, _HEADER.size)
         if fields is None and not is_former:
-            damage.tell(self._path, "neither of its headers is sound", lost_bytes=len(content))
+            damage.tell(self._file.path, "neither of its headers is sound", lost_bytes=len(content))
             return heads
         if not is_former and fields != _HEADER.pack(_MAGIC, epoch):
             return heads
@@ -198,37 +199,24 @@ class HeadsFile:
             else:
                 damaged += 1
         if damaged:
-            damage.tell(self._path, "heads in it are damaged", places=damaged)
+            damage.tell(self._file.path, "heads in it are damaged", places=damaged)
         return heads
 
     def append(self, idle: Mapping[bytes, int]) -> None:
         """Append chains that became idle."""
-        if not idle and self._fd >= 0:
+        rewrites = self._is_stale or self._entries > 2 * len(self.idle) + 1024
+        if not (idle or rewrites):
             return
+        self._is_stale = True  # until it is written
         with contextlib.suppress(OSError):
-            if self._fd < 0 or self._entries > 2 * len(self.idle) + 1024:
-                self._rewrite()
-                return
-            content = _encode_heads(idle)
-            try:
-                write_at(self._fd, content, self._size)
-            except OSError:
-                self.close()
-                raise
-            self._size += len(content)
-            self._entries += len(idle)
-
-    def _rewrite(self) -> None:
-        self.close()
-        header = damage.twice(_HEADER.pack(_MAGIC, self._epoch))
-        content = header + _encode_heads(self.idle)
-        self._fd = replace_file(self._path, [content], sync=False)
-        self._size, self._entries = len(content), len(self.idle)
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+            if rewrites:
+                header = damage.twice(_HEADER.pack(_MAGIC, self._epoch))
+                self._file.replace(header, _encode_heads(self.idle), sync=False)
+                self._entries = len(self.idle)
+            else:
+                self._file.append(_encode_heads(idle))
+                self._entries += len(idle)
+            self._is_stale = False
 
 
 def _encode_heads(heads: Mapping[bytes, int]) -> bytes:

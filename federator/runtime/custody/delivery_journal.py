@@ -26,12 +26,12 @@ holds the number of a marker. A journal of an older release (``feddelv1``) is re
 import errno
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from hashlib import blake2b
 from hmac import compare_digest
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -42,7 +42,6 @@ from federator.protocol.custody import ports
 from federator.protocol.forwarding.frames import KEY_BYTES, keys_in
 from federator.protocol.types import BrokerId
 from federator.runtime.storage import damage, durable
-from federator.runtime.storage.durable import write_at
 
 BYTES_MAX = 2 * 1024 * 1024
 FOLD_BYTES = 262_144
@@ -72,8 +71,6 @@ _NO_KEY = bytes(KEY_DRAWN_BYTES)
 _BEFORE = _BEHIND = damage.PIECE_BYTES // 2
 """Bytes of a piece before and behind its content."""
 
-_Lost = Callable[[int, int], None]
-
 Positions = dict[tuple[BrokerId, bytes], tuple[int, ...]]
 """As in ``ports``."""
 
@@ -88,14 +85,52 @@ class Entry(NamedTuple):
     keys: bytes
 
 
-class JournalState(NamedTuple):
-    """The contents of a journal."""
+class Contents(NamedTuple):
+    """The sound part of a journal."""
 
-    folded_to: int  # entries up to this number are in ``positions``
-    positions: Positions  # where each chain was after them
-    entries: tuple[Entry, ...]  # the later entries, in order
+    raw: bytes
+    header: "_Header"
+    positions: Positions  # where each chain was after the folded entries
     since_us: dict[bytes, int]  # filter key -> wall clock in us when our clients subscribed
-    marked: int  # the newest marker that our broker is known to have had; 0: unknown
+    batches: list[tuple[int, int]]  # where each later batch begins and ends in ``raw``, in order
+
+    def entries(self, batches: slice = slice(None)) -> Iterator[Entry]:
+        """The entries that are not folded, or those of some batches."""
+        for at, _ in self.batches[batches]:
+            first, count = _BATCH.unpack_from(self.raw, at)
+            at += _BATCH.size
+            for number in range(first, first + count):
+                origin, epoch, seq, k = _ENTRY.unpack_from(self.raw, at)
+                keys_at = at + _ENTRY.size
+                at = keys_at + KEY_BYTES * k
+                yield Entry(number, origin, epoch, seq, self.raw[keys_at:at])
+
+    def last(self, at: int) -> int:
+        """The number of the last entry of the batch at ``at``, or before it if it has none."""
+        first, count = _BATCH.unpack_from(self.raw, at)
+        return int(first) + int(count) - 1
+
+    @property
+    def marked(self) -> int:
+        """The newest marker that our broker is known to have had; 0: unknown."""
+        marks = (at for at, _ in reversed(self.batches) if not _BATCH.unpack_from(self.raw, at)[1])
+        at = next(marks, None)
+        return 0 if at is None else _MARKED.unpack_from(self.raw, at + _BATCH.size)[0]
+
+
+def _folded(
+    positions: Positions,
+    entries: Iterable[Entry],
+    *,
+    only: AbstractSet[tuple[BrokerId, bytes]] | None = None,
+) -> Positions:
+    """Move ``positions`` by ``entries``, those of the chains ``only``; no chain ever goes back."""
+    for _, origin, epoch, seq, keys in entries:
+        for key in keys_in(keys):
+            at = origin, key
+            if only is None or at in only:
+                positions[at] = ports.moved(positions.get(at, (0, 0)), epoch, seq)
+    return positions
 
 
 class _FormerSnapshot(msgspec.Struct, array_like=True, frozen=True):
@@ -128,15 +163,14 @@ class DeliveryJournal:
 
     def __post_init__(self) -> None:
         folder = self.folder
-        self._path = folder / FILE_NAME
+        self._file = durable.AppendedFile(folder / FILE_NAME)
+        self.close = self._file.close
         boot = self.boot or durable.this_boot()
         self._boot = boot or bytes(durable.BOOT_BYTES)
         self.journal_id = 0  # 64 random bits, drawn when the file is made
         self.last = 0  # number of the last entry
-        self._lost = 0  # damaged bytes not reported yet
         self._mark_lost = False  # the number of a marker was damaged
-        self._fd = -1
-        self._tail_at = self._size = 0
+        self._tail_at = 0  # where the first batch begins
         self._marked_at = 0  # end of the entries with a marker that our broker is known to have
         self._key = b""
         self._takes_unproven = False  # the newest marker may be from an older release
@@ -149,7 +183,7 @@ class DeliveryJournal:
     @property
     def is_due(self) -> bool:
         foldable = self._marked_at - self._tail_at >= max(FOLD_BYTES, self._tail_at)
-        return foldable or self._size - self._tail_at >= self.bytes_max
+        return foldable or self._file.size - self._tail_at >= self.bytes_max
 
     def append(self, deliveries: Sequence[ports.Delivered]) -> int:
         """Write down the next deliveries at once; return the number of the last entry.
@@ -158,7 +192,7 @@ class DeliveryJournal:
         """
         if not deliveries:
             return self.last
-        if self._size - self._tail_at >= 2 * self.bytes_max:
+        if self._file.size - self._tail_at >= 2 * self.bytes_max:
             self.snapshot(None, None, folded_to=0)
         parts = []
         for origin, epoch, seq, keys in deliveries:
@@ -175,31 +209,21 @@ class DeliveryJournal:
         """
         self._write_batch(_MARKED.pack(number), 0)
         if number == self.last:
-            self._marked_at = self._size
+            self._marked_at = self._file.size
 
     def _write_batch(self, entries: bytes, count: int) -> None:
-        content = damage.piece(_BATCH.pack(self.last + 1, count) + entries)
-        write_at(self._fd, content, self._size)
-        self._size += len(content)
+        self._file.append(damage.piece(_BATCH.pack(self.last + 1, count) + entries))
         self.last += count
 
-    def load(self) -> JournalState:
-        """The whole contents of the file."""
-        content = self._read()
-        header, positions, since_us = _folded(content, self._on_lost)
-        entries: list[Entry] = []
-        marked = 0
-        for at, _ in _batches(content, self._on_lost):
-            if _BATCH.unpack_from(content, at)[1]:
-                entries += map(Entry._make, _entries(content, at))
-            else:
-                (marked,) = _MARKED.unpack_from(content, at + _BATCH.size)
-        self._log_lost()
-        return JournalState(header.folded_to, positions, tuple(entries), since_us, marked)
+    def load(self) -> Contents:
+        """What is sound in the file."""
+        contents, lost_bytes = self._parsed(self._file.read())
+        self._tell_lost(lost_bytes)
+        return contents
 
     def since_us(self) -> dict[bytes, int]:
         """By filter key, since when our clients want it, as of the last snapshot."""
-        return dict(self.load().since_us)
+        return self.load().since_us
 
     def positions(self, marker: int | None) -> Positions:
         """The position of each chain after the entries up to ``marker``.
@@ -207,10 +231,11 @@ class DeliveryJournal:
         The newest marker that our broker is known to have counts instead of an older or missing
         one. Without either, all entries were delivered.
         """
-        state = self.load()
-        all_were = marker is None and not state.marked and not self._mark_lost
-        to = None if all_were else max(marker or 0, state.marked)
-        return _fold(state.positions, (e for e in state.entries if to is None or e.number <= to))
+        contents = self.load()
+        all_were = marker is None and not contents.marked and not self._mark_lost
+        to = max(marker or 0, contents.marked)
+        delivered = (e for e in contents.entries() if all_were or e.number <= to)
+        return _folded(contents.positions, delivered)
 
     def resume(self, marker: int | None) -> Positions:
         """Begin again behind ``marker``, with ``positions``; at start, before any ``append``.
@@ -242,31 +267,28 @@ class DeliveryJournal:
             since_us: Filter key -> since when our clients want it; ``None``: as before.
             folded_to: The number of the newest marker that our broker is known to have.
         """
-        content = self._read()
-        header, current, saved = _folded(content, self._on_lost)
-        batches = list(_batches(content, self._on_lost))
-        self._log_lost()
-        cut, folded, stays = self._tail_at, header.folded_to, 0
-        for at, end in batches:
-            first, count = _BATCH.unpack_from(content, at)
-            fits = self._size - (at - _BEFORE) <= self.bytes_max // 2
-            if first + count - 1 > folded_to and fits:
+        contents = self.load()
+        cut, folded, gone = self._tail_at, contents.header.folded_to, 0
+        for at, end in contents.batches:
+            fits = self._file.size - (at - _BEFORE) <= self.bytes_max // 2
+            if contents.last(at) > folded_to and fits:
                 break
-            cut, folded, stays = end + _BEHIND, first + count - 1, stays + 1
-        gone = chain.from_iterable(_entries(content, at) for at, _ in batches[:stays])
+            cut, folded, gone = end + _BEHIND, contents.last(at), gone + 1
         if positions is None:
-            before: ports.Positions = _fold(current, gone)
+            before = _folded(dict(contents.positions), contents.entries(slice(gone)))
         else:
-            later = _chains(content, batches[stays:])
-            current = _fold({at: current[at] for at in later if at in current}, gone, only=later)
-            before = {at: positions[at] for at in positions if at not in later}
+            later = contents.entries(slice(gone, None))
+            begun = {(entry.origin, key) for entry in later for key in keys_in(entry.keys)}
+            current = {at: place for at, place in contents.positions.items() if at in begun}
+            current = _folded(current, contents.entries(slice(gone)), only=begun)
+            before = {at: positions[at] for at in positions if at not in begun}
             before |= {at: current[at] for at in current if at in positions}
-        since = saved if since_us is None else since_us
-        self._write(_encode_snapshot(before, since), content[cut:], folded_to=folded)
+        since = contents.since_us if since_us is None else since_us
+        self._write(_encode_snapshot(before, since), contents.raw[cut:], folded_to=folded)
 
-    def marker(self, number: int | None = None) -> bytes:
-        """The marker to publish behind the entry ``number``; by default the last one."""
-        text = b"%016x|%d" % (self.journal_id, self.last if number is None else number)
+    def marker(self) -> bytes:
+        """The marker to publish behind the last entry."""
+        text = b"%016x|%d" % (self.journal_id, self.last)
         return b"%s|%s" % (text, self._proof(text))
 
     def read_marker(self, payload: bytes) -> int | None:
@@ -282,37 +304,25 @@ class DeliveryJournal:
     def _proof(self, message: bytes) -> bytes:
         return blake2b(message, key=self._key, digest_size=PROOF_BYTES).hexdigest().encode()
 
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
     # Within
-
-    def _read(self) -> bytes:
-        return os.pread(self._fd, self._size, 0)
 
     def _write(self, snapshot: bytes, batches: bytes, *, folded_to: int) -> None:
         """Put a complete file in place."""
         fields = (self.journal_id, self._boot, folded_to, self.last + 1, len(snapshot), self._key)
-        parts = [_Header(*fields).pack(), snapshot, batches]
-        fd = durable.replace_file(self._path, parts, sync=True)
-        self.close()
-        self._fd = fd
+        self._file.replace(_Header(*fields).pack(), snapshot, batches, sync=True)
         self._tail_at = _HEADER_BYTES + len(snapshot)
-        self._size = self._tail_at + len(batches)
         self._marked_at = 0
 
     def _recover(self, *, known_boot: bool) -> None:
-        is_new = not self._path.exists()
-        content = b"" if is_new else self._path.read_bytes()
+        is_new = not self._file.path.exists()
+        content = self._file.read()
         former = _renewed(content)
         content = former or content
         header = _Header.of(content)
         if header is None:
             if not is_new:
                 reason = "neither of its headers is sound"
-                damage.tell(self._path, reason, lost_bytes=len(content))
+                damage.tell(self._file.path, reason, lost_bytes=len(content))
             self.journal_id = int.from_bytes(os.urandom(8))
             self._key = os.urandom(KEY_DRAWN_BYTES)
             self._write(b"", b"", folded_to=0)
@@ -320,34 +330,59 @@ class DeliveryJournal:
         self.journal_id = header.journal_id
         self._takes_unproven = header.key == _NO_KEY
         self._key = os.urandom(KEY_DRAWN_BYTES) if self._takes_unproven else header.key
-        _, positions, since_us = _folded(content, self._on_lost)
-        sound = list(_batches(content, self._on_lost))
-        self.last = header.next_number - 1
-        for at, _ in sound:
-            first, count = _BATCH.unpack_from(content, at)
-            self.last = max(self.last, first + count - 1)
+        contents, lost_bytes = self._parsed(content)
+        last_numbers = (contents.last(at) for at, _ in contents.batches)
+        self.last = max(header.next_number - 1, *last_numbers, 0)
         if not damage.are_same(content, _HEADER.size):
-            self._lost += _HEADER.size
-        leaps = bool(self._lost) or damage.is_gone(self.folder)
+            lost_bytes += _HEADER.size
+        leaps = bool(lost_bytes) or damage.is_gone(self.folder)
         leaps = leaps or not known_boot or header.boot != self._boot
-        self._log_lost()
+        self._tell_lost(lost_bytes)
         if leaps or former:
             self.last += durable.LEAP if leaps else 0
-            batches = b"".join(content[at - _BEFORE : end + _BEHIND] for at, end in sound)
-            snapshot = _encode_snapshot(positions, since_us)
-            self._write(snapshot, batches, folded_to=header.folded_to)
+            batches = (content[at - _BEFORE : end + _BEHIND] for at, end in contents.batches)
+            snapshot = _encode_snapshot(contents.positions, contents.since_us)
+            self._write(snapshot, b"".join(batches), folded_to=header.folded_to)
         else:
-            self._tail_at, self._size = header.end, len(content)
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            self._tail_at = header.end
+            self._file.open()
 
-    def _on_lost(self, start: int, end: int) -> None:
-        self._lost += end - start
-        self._mark_lost |= end - start == _MARK_BYTES
+    def _parsed(self, content: bytes) -> tuple[Contents, int]:
+        """What is sound in ``content``, and how many bytes are not.
 
-    def _log_lost(self) -> None:
-        if self._lost:
-            damage.tell(self._path, "some of what it says is damaged", lost_bytes=self._lost)
-            self._lost = 0
+        Raises:
+            OSError: Neither header is sound; one was when we opened or wrote the file.
+        """
+        header = _Header.of(content)
+        if header is None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        lost_bytes = 0
+
+        def on_lost(start: int, end: int) -> None:
+            nonlocal lost_bytes
+            lost_bytes += end - start
+            self._mark_lost |= end - start == _MARK_BYTES
+
+        contents = Contents(content, header, {}, {}, [])
+        for at, end in damage.read_pieces(content, _HEADER_BYTES, header.end, on_lost):
+            if end - at == _SINCE.size:
+                key, at_us = _SINCE.unpack_from(content, at)
+                contents.since_us[key] = at_us
+            else:
+                steps = (end - at - _POSITION.size) // _STEP.size
+                origin, key, *position = _POSITIONS[steps].unpack_from(content, at)
+                contents.positions[origin, key] = tuple(position)
+        number = header.folded_to + 1
+        for at, end in damage.read_pieces(content, header.end, len(content), on_lost):
+            if _BATCH.unpack_from(content, at)[0] >= number:
+                contents.batches.append((at, end))
+                number = contents.last(at) + 1
+        return contents, lost_bytes
+
+    def _tell_lost(self, lost_bytes: int) -> None:
+        if lost_bytes:
+            reason = "some of what it says is damaged"
+            damage.tell(self._file.path, reason, lost_bytes=lost_bytes)
 
 
 class _Header(NamedTuple):
@@ -400,70 +435,3 @@ def _encode_snapshot(positions: ports.Positions, since_us: Mapping[bytes, int]) 
     for (origin, key), at in positions.items():
         pieces.append(piece(_POSITIONS[len(at)].pack(origin, key, *at)))
     return b"".join(pieces)
-
-
-def _sound_header(content: bytes) -> _Header:
-    header = _Header.of(content)
-    if header is None:  # it was sound when we opened or wrote it
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-    return header
-
-
-def _folded(content: bytes, lost: _Lost) -> tuple[_Header, Positions, dict[bytes, int]]:
-    """The snapshot: where each chain is, since when a key is wanted."""
-    header = _sound_header(content)
-    positions: Positions = {}
-    since_us: dict[bytes, int] = {}
-    for at, end in damage.read_pieces(content, _HEADER_BYTES, header.end, lost):
-        if end - at == _SINCE.size:
-            key, at_us = _SINCE.unpack_from(content, at)
-            since_us[key] = at_us
-        else:
-            steps = (end - at - _POSITION.size) // _STEP.size
-            origin, key, *position = _POSITIONS[steps].unpack_from(content, at)
-            positions[origin, key] = tuple(position)
-    return header, positions, since_us
-
-
-def _batches(content: bytes, lost: _Lost) -> Iterator[tuple[int, int]]:
-    """Begin and end of the content of each sound batch that is not folded yet."""
-    header = _sound_header(content)
-    number = header.folded_to + 1
-    for at, end in damage.read_pieces(content, header.end, len(content), lost):
-        first, count = _BATCH.unpack_from(content, at)
-        if first >= number:
-            yield at, end
-            number = first + count
-
-
-def _entries(content: bytes, at: int) -> Iterator[tuple[int, BrokerId, int, int, bytes]]:
-    """The entries of the sound batch at ``at``; fields as in ``Entry``."""
-    first, count = _BATCH.unpack_from(content, at)
-    at += _BATCH.size
-    for number in range(first, first + count):
-        origin, epoch, seq, k = _ENTRY.unpack_from(content, at)
-        keys_at = at + _ENTRY.size
-        at = keys_at + KEY_BYTES * k
-        yield number, origin, epoch, seq, content[keys_at:at]
-
-
-def _chains(content: bytes, batches: Sequence[tuple[int, int]]) -> set[tuple[BrokerId, bytes]]:
-    """The chains in the entries of ``batches``."""
-    entries = chain.from_iterable(_entries(content, at) for at, _ in batches)
-    return {(origin, key) for _, origin, _, _, keys in entries for key in keys_in(keys)}
-
-
-def _fold(
-    before: Positions,
-    entries: Iterable[tuple[int, BrokerId, int, int, bytes]],
-    *,
-    only: AbstractSet[tuple[BrokerId, bytes]] | None = None,
-) -> Positions:
-    """``before`` and the entries (of the chains ``only``); no chain ever goes back."""
-    positions = dict(before)
-    for _, origin, epoch, seq, keys in entries:
-        for key in keys_in(keys):
-            at = origin, key
-            if only is None or at in only:
-                positions[at] = ports.moved(positions.get(at, (0, 0)), epoch, seq)
-    return positions

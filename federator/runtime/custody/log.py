@@ -68,7 +68,6 @@ class CustodyLog:
     fsync: durable.FsyncPolicy = "never"  # when to synchronise; see ``Syncing``
     wall_clock_us: Callable[[], int] = wall_clock_us  # for the age of records
     records_max: int = RECORDS_MAX  # held at once; bounds memory
-    epoch_min: int = 1  # the least value of a new epoch
     boot: bytes | None = None  # identifies this boot of the machine; read by default
 
     def __post_init__(self) -> None:
@@ -216,18 +215,20 @@ class CustodyLog:
 
     # Segments
 
-    def _segment_of(self, seq: int) -> Segment | None:
+    def _before(self, seq: int) -> Segment:
+        """The last segment that begins at ``seq`` or before; else the first one."""
         at = bisect_right(self._segments, seq, key=attrgetter("first_seq")) - 1
-        if at < 0 or seq >= self._segments[at].end_seq:
-            return None
-        return self._segments[at]
+        return self._segments[max(0, at)]
+
+    def _segment_of(self, seq: int) -> Segment | None:
+        segment = self._before(seq)
+        return segment if segment.first_seq <= seq < segment.end_seq else None
 
     def _time_ms(self, seq: int) -> int:
-        segment = self._segment_of(seq)
-        if segment is not None:
+        segment = self._before(seq)
+        if segment.first_seq <= seq < segment.end_seq:
             return segment.time_ms(seq)
-        at = bisect_right(self._segments, seq, key=attrgetter("first_seq")) - 1
-        return self._segments[max(0, at)].latest_us // 1000  # it is lost, with the end of a page
+        return segment.latest_us // 1000  # it is lost, with the end of a page
 
     def _handle(self, segment: Segment) -> int:
         if segment is self._segments[-1]:
@@ -318,7 +319,7 @@ class CustodyLog:
         self._chains.idle.update(self._heads.load(self.epoch))
         end_lost = self._read_all([path for _, path in firsts])
         if not self._segments:
-            self.epoch = max(self.wall_clock_us() // 1000, self.epoch + 1, self.epoch_min)
+            self.epoch = max(self.wall_clock_us() // 1000, self.epoch + 1)
             self._chains.idle.clear()
             self._heads.load(self.epoch)
             segment = self._new_segment(1, previous=None)

@@ -5,7 +5,6 @@ stamp is a piece of 17 bytes (``storage.damage``); older releases wrote nine byt
 twice as long as necessary, it is rewritten with the newest.
 """
 
-import os
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,15 +31,13 @@ class StampFile:
     """
 
     def __init__(self, folder: Path, *, saved_max: int = SAVED_MAX) -> None:
-        self._path = folder / NAME
+        self._file = durable.AppendedFile(folder / NAME)
         self._saved_max = saved_max
-        self._fd = -1
-        self._size = 0
+        self.close = self._file.close
 
     def load(self) -> list[KnownStamp]:
         """The newest stamps, the oldest first. Raises ``OSError`` if the file cannot be read."""
-        content = self._path.read_bytes() if self._path.exists() else b""
-        self._size = len(content)
+        content = self._file.read()
         lost: list[int] = []
         pieces = list(
             damage.read_pieces(content, 0, len(content), lambda at, end: lost.append(end - at))
@@ -51,34 +48,20 @@ class StampFile:
             pieces = [(at, at + _WIRE.size) for at in range(0, len(content), _WIRE.size)]
         elif lost:
             reason = "stamps in it are damaged"
-            damage.tell(self._path, reason, lost_bytes=sum(lost), places=len(lost))
+            damage.tell(self._file.path, reason, lost_bytes=sum(lost), places=len(lost))
         newest = pieces[-self._saved_max :]
         stamps = [KnownStamp(*_WIRE.unpack(content[at:end])) for at, end in newest]
         if content and (is_former or lost):
-            written = _packed(stamps)
-            os.close(durable.replace_file(self._path, [written], sync=False))
-            self._size = len(written)
+            self._file.replace(_packed(stamps), sync=False)
         return stamps
 
     def append(self, stamps: Sequence[KnownStamp]) -> None:
         """Store ``stamps``, too. Raises ``OSError`` if the disk is full or broken."""
         if not stamps:
             return
-        if self._fd < 0:
-            self._fd = durable.open_private(self._path, os.O_RDWR | os.O_CREAT)
-        content = _packed(stamps)
-        durable.write_at(self._fd, content, self._size)
-        self._size += len(content)
-        if self._size > 2 * self._saved_max * _PIECE_BYTES:
-            newest = _packed(self.load())
-            fd = durable.replace_file(self._path, [newest], sync=False)
-            os.close(self._fd)
-            self._fd, self._size = fd, len(newest)
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._file.append(_packed(stamps))
+        if self._file.size > 2 * self._saved_max * _PIECE_BYTES:
+            self._file.replace(_packed(self.load()), sync=False)
 
 
 def _packed(stamps: Sequence[KnownStamp]) -> bytes:

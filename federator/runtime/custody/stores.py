@@ -20,7 +20,7 @@ from federator.runtime.storage.filter_file import OWED, SUBSCRIBED, FilterFile
 
 @dataclass(eq=False, repr=False)
 class CustodyStores:
-    """Custody's files and how long to keep them; satisfies ``protocol.custody.ports.Disk``.
+    """Custody's files and how long to keep them: a ``Disk``; ``ports`` explains its methods.
 
     A write failure is logged once a minute, however often we retry.
 
@@ -74,7 +74,6 @@ class CustodyStores:
         return True
 
     def write_log(self, records: Sequence[Record]) -> bool:
-        """Append ``records`` to the log, all or none; return whether that worked."""
         try:
             self.log.append(records)
         except OSError as error:
@@ -85,15 +84,12 @@ class CustodyStores:
         return True
 
     def write_journal(self, deliveries: Sequence[Delivered]) -> bool:
-        """Enter the next deliveries; return whether that worked."""
         return self._tried("custody.journal_failed", lambda: self.journal.append(deliveries))
 
     def note_marked(self, number: int) -> None:
-        """Enter that our broker has the marker ``number``: older ones no longer count."""
         self._tried("custody.journal_failed", lambda: self.journal.note_marked(number))
 
     def resume_journal(self, marker: int | None) -> Positions | None:
-        """The position of each chain after the entries up to ``marker``."""
         try:
             return self.journal.resume(marker)
         except OSError as error:
@@ -103,7 +99,6 @@ class CustodyStores:
     def fold_journal(
         self, positions: Positions | None, since_us: Mapping[bytes, int], *, folded_to: int
     ) -> bool:
-        """Replace entries up to ``folded_to`` by positions; ``None``: those of the journal."""
         snapshot = partial(self.journal.snapshot, positions, since_us, folded_to=folded_to)
         return self._tried("custody.journal_failed", snapshot)
 
@@ -128,7 +123,6 @@ class CustodyStores:
             return []
 
     def write_stamps(self, stamps: Sequence[KnownStamp]) -> bool:
-        """Store stamps published here; return whether that worked."""
         return self._tried("custody.stamps_failed", lambda: self._stamps.append(stamps))
 
     def flush_owed(self) -> None:

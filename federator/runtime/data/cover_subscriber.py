@@ -7,7 +7,7 @@ this module.
 Source: docs/ARCHITECTURE.md, "When the cover changes".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, assert_never
 
@@ -21,7 +21,7 @@ from federator.protocol.messages.topics import cover_topic
 from federator.protocol.types import Millis
 from federator.runtime.data.copies import Copies, without_identifiers
 from federator.runtime.mqtt.link import Inbound, MqttLink
-from federator.runtime.mqtt.own_words import OwnWords
+from federator.runtime.mqtt.own_marks import OwnMarks
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
 from federator.runtime.storage.filter_file import FilterFile
@@ -57,31 +57,24 @@ class SessionFilters:
         oldest_us = wall_clock_us() - KEEP_US
         listed = self.file.load()
         old = {filter_ for filter_, gone_us in listed.items() if 0 < gone_us < oldest_us}
-        self._forget(old)
+        self._alter(dict.fromkeys(old))
         return [filter_ for filter_ in listed if filter_ not in old]
 
     def note(self, filters: Iterable[str], *, gone_us: int = 0) -> None:
         """Note that ``filters`` are about to be subscribed or, with ``gone_us``, unsubscribed."""
-        try:
-            self.file.note_all(filters, gone_us)
-        except OSError as error:
-            self._complain(error)
+        self._alter(dict.fromkeys(filters, gone_us))
 
     def clear(self, *, but: Iterable[str]) -> None:
         """The broker has no session of ours: it can restore no older one."""
-        self._forget(self.file.load().keys() - set(but))
+        self._alter(dict.fromkeys(self.file.load().keys() - set(but)))
 
-    def _forget(self, filters: Iterable[str]) -> None:
+    def _alter(self, changes: Mapping[str, int | None]) -> None:
         try:
-            for filter_ in filters:
-                self.file.forget(filter_)
+            self.file.alter(changes)
         except OSError as error:
-            self._complain(error)
-
-    def _complain(self, error: OSError) -> None:
-        if not self._complained:
-            self._complained = True
-            _log.warning("cover.list_failed", reason=error.strerror or str(error))
+            if not self._complained:
+                self._complained = True
+                _log.warning("cover.list_failed", reason=error.strerror or str(error))
 
 
 @dataclass(eq=False, repr=False)
@@ -104,7 +97,7 @@ class CoverSubscriber:
         self.duplicates_dropped = 0
         self._topic = cover_topic(self.federation)
         self._transition = transitions.CoverTransition(self.at_once)
-        self._own_messages = OwnWords()
+        self._own_marks = OwnMarks()
         self._copies = Copies()
         self._expected: tuple[FilterTrie, FilterTrie, int] | None = (FilterTrie(), FilterTrie(), 0)
         self._timer = DeadlineTimer(self._on_silence)
@@ -154,7 +147,7 @@ class CoverSubscriber:
         kept: list[tuple[PublishPacket, bytes | memoryview]] = []
         for packet, start, end in publishes:
             if packet.topic == self._topic:
-                mark = self._own_messages.hear(packet)
+                mark = self._own_marks.read(packet)
                 if mark is not None:
                     marks.append(mark)
                     self._copies.separate()
@@ -192,7 +185,7 @@ class CoverSubscriber:
                     self.session.note(filters, gone_us=wall_clock_us())
                     self.link.unsubscribe(filters)
                 case transitions.Mark(number):
-                    self.link.publish(self._topic, self._own_messages.say(number), qos=1)
+                    self.link.publish(self._topic, self._own_marks.write(number), qos=1)
                     self._timer.set(Millis(monotonic_ms() + MARK_GAP_MS))
                 case _:
                     assert_never(order)

@@ -19,12 +19,10 @@ class DirectEndpoint(Endpoint):
 
     nearby: Path | None = None
 
-    async def connect(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+    async def connect(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
         """Open a connection; raises as ``Endpoint.connect``."""
         if self.nearby is not None and self.nearby.is_socket():
+            loop = asyncio.get_running_loop()
             with contextlib.suppress(OSError):  # it no longer listens there
-                await asyncio.get_running_loop().create_unix_connection(
-                    make_protocol, str(self.nearby)
-                )
-                return
-        await super().connect(make_protocol)
+                return (await loop.create_unix_connection(make_protocol, str(self.nearby)))[0]
+        return await super().connect(make_protocol)

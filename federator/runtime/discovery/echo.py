@@ -21,7 +21,7 @@ from mqtt5 import PublishPacket
 from federator.protocol.messages.topics import echo_topic
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.mqtt.own_words import OwnWords
+from federator.runtime.mqtt.own_marks import OwnMarks
 from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
 
@@ -41,7 +41,7 @@ class BrokerEcho:
 
     def __post_init__(self) -> None:
         self.topic = echo_topic(self.federation, self.broker)
-        self._own_messages = OwnWords()
+        self._own_marks = OwnMarks()
         self._last_us = 0
         self._round_trip_us: int | None = None
 
@@ -60,11 +60,11 @@ class BrokerEcho:
             if self.link.connected:
                 self.sent()
                 self._last_us = time.monotonic_ns() // 1_000
-                self.link.publish(self.topic, self._own_messages.say(self._last_us), qos=1)
+                self.link.publish(self.topic, self._own_marks.write(self._last_us), qos=1)
 
     def on_echo(self, packet: PublishPacket) -> None:
         """Handle a received mark; ignore those of other clients."""
-        sent_us, now_us = self._own_messages.hear(packet), time.monotonic_ns() // 1_000
+        sent_us, now_us = self._own_marks.read(packet), time.monotonic_ns() // 1_000
         if sent_us is not None:
             self.came(Millis(sent_us // 1_000))
             if sent_us == self._last_us:

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mqtt5 import ConnAckPacket, ConnectPacket, DisconnectPacket, Will
-from mqtt5 import DisconnectReasonCode as Code
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
@@ -181,13 +180,12 @@ class MqttConnection:
             if not pipe.lost.done() and pipe.bytes_in == received and not draining:
                 raise LinkError(f"no sign of life for {self._answer_in_s:g} s")
 
-    async def leave(self, *, with_will: bool, keep_session: bool = True) -> None:
+    async def leave(self, *, keep_session: bool = True) -> None:
         """Send DISCONNECT and what the transport holds, within ``CLOSE_TIMEOUT_S``."""
-        code = Code.DISCONNECT_WITH_WILL_MESSAGE if with_will else Code.NORMAL_DISCONNECTION
         try:
             if self._accepted.done():
                 expiry_s = None if keep_session else 0
-                packet = DisconnectPacket(reason_code=code, session_expiry_interval=expiry_s)
+                packet = DisconnectPacket(session_expiry_interval=expiry_s)
                 self.pipe.close(packet.write())
                 await asyncio.wait({self.pipe.lost}, timeout=CLOSE_TIMEOUT_S)
         finally:

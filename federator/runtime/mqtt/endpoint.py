@@ -41,7 +41,15 @@ class Endpoint:
         """Host and port, or the path, for logs."""
         return self.socket or f"{self.host}:{self.port}"
 
-    async def connect(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+    async def streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection as a pair of streams. Raises as ``connect``."""
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport = await self.connect(lambda: protocol)
+        loop = asyncio.get_running_loop()
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    async def connect(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
         """Open a connection for a protocol.
 
         Raises:
@@ -49,17 +57,6 @@ class Endpoint:
             UnicodeError: ``host`` is not a valid host name.
             LinkError: The proxy refuses us, or no WebSocket answers.
         """
-        await self._open(make_protocol)
-
-    async def streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a connection as a pair of streams. Raises as ``connect``."""
-        reader = asyncio.StreamReader()
-        protocol = asyncio.StreamReaderProtocol(reader)
-        transport = await self._open(lambda: protocol)
-        loop = asyncio.get_running_loop()
-        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
-
-    async def _open(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
         if self.websocket is None or self.socket is not None:
             return await self._reach(make_protocol)
         # Few brokers need WebSockets, and the library takes 1 MB.

@@ -148,7 +148,6 @@ class MqttLink(PacketSender):
         self.client_id = client_id
         self.name = shown(client_id)
         self.last_error: str | None = None
-        self.refused_with: ConnAckReasonCode | None = None
         self.taken_over = self.closed_by_broker = self.gave_way = False
         self.observer = observer
         self._introduction = Introduction(
@@ -316,13 +315,12 @@ class MqttLink(PacketSender):
         if self._up or self._connection is None:
             raise LinkError("a second CONNACK")
         if ack.reason_code != ConnAckReasonCode.SUCCESS:
-            self.refused_with = ack.reason_code
             raise LinkError(failures.refusal(ack))
         out: Out = []
         died = self._may_forget and self.closed_by_broker
         self.limits = self._session.resume(ack, out, died=died)
         self._up = True
-        self.last_error = self._logged_error = self.refused_with = None
+        self.last_error = self._logged_error = None
         self.taken_over = self.gave_way = False
         self._counters.connects += 1
         self._log.info("connection.up", session_present=ack.session_present)
@@ -368,11 +366,11 @@ class MqttLink(PacketSender):
         if self._pipe is not None:
             self._pipe.abort(LinkError(reason))
 
-    async def close(self, *, with_will: bool = False, keep_session: bool = True) -> None:
-        """Disconnect and make ``run`` return; ``with_will`` has the broker publish the Will."""
+    async def close(self, *, keep_session: bool = True) -> None:
+        """Disconnect, so without the Will, and make ``run`` return."""
         self._stop.set()
         if self._connection is not None:
-            await self._connection.leave(with_will=with_will, keep_session=keep_session)
+            await self._connection.leave(keep_session=keep_session)
 
     async def _connect_once(self) -> float:
         """Open a connection and serve it to its end; return how long it was up, in ms."""
@@ -394,7 +392,7 @@ class MqttLink(PacketSender):
             await connection.keep_alive()
         except asyncio.CancelledError:
             self._stop.set()
-            await connection.leave(with_will=False)
+            await connection.leave()
             raise
         except _EXPECTED as error:
             pipe.abort(error)

@@ -72,7 +72,7 @@ def is_taken(answer: str) -> bool:
 
 @dataclass(eq=False, repr=False)
 class BrokerProbe:
-    """Whether ``answer``, from ``plain``, means that the broker accepted a publication."""
+    """One connection to a broker; use as an async context manager."""
 
     connection: BrokerAddress
     client_id: str

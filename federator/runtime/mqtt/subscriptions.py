@@ -21,6 +21,7 @@ import mqtt5
 import msgspec
 from mqtt5 import QoS, TopicFilter
 
+from federator.protocol.bounded_cache import Recent
 from federator.runtime.mqtt.window import PacketIds
 from federator.runtime.mqtt.wire import Out
 
@@ -69,7 +70,7 @@ class Subscriptions:
         self._ids = ids
         self._wanted: dict[str, _Asked] = {}
         self._granted: dict[str, _Asked] = {}
-        self._former: dict[str, None] = {}  # no longer wanted, the oldest first
+        self._former: Recent[str, None] = Recent(FORMER_MAX)  # no longer wanted
         self._changes: dict[str, _Asked | None] = {}  # not sent yet; None unsubscribes
         self._unanswered: dict[int, list[_Asked] | list[str]] = {}
         self._connected = False
@@ -108,7 +109,7 @@ class Subscriptions:
         for pattern in patterns:
             if self._wanted.pop(pattern, None) is not None:
                 self.refused.pop(pattern, None)
-                self._retire(pattern)
+                self._former.put(pattern, None)
                 self._change(pattern, None)
         self._send(out)
 
@@ -131,7 +132,7 @@ class Subscriptions:
     def recall(self, patterns: Iterable[str]) -> None:
         """Note that an earlier process subscribed ``patterns``: the session may still have them."""
         for pattern in patterns:
-            self._retire(pattern)
+            self._former.put(pattern, None)
 
     def resume(self, *, session_present: bool, out: Out) -> None:
         """On a new connection, subscribe everything wanted and unsubscribe the rest."""
@@ -157,7 +158,7 @@ class Subscriptions:
         self._unanswered.clear()
 
     def on_suback(self, ack: mqtt5.SubAckPacket, out: Out) -> dict[str, int]:
-        """On a new connection, subscribe everything wanted and unsubscribe the rest."""
+        """Note the granted and the refused filters; return those refused for the first time."""
         asked = self._answered(ack.packet_id)
         newly_refused: dict[str, int] = {}
         for index, reason_code in enumerate(ack.reason_codes[: len(asked)]):
@@ -188,11 +189,6 @@ class Subscriptions:
             return []
         self._ids.release(packet_id)
         return asked
-
-    def _retire(self, pattern: str) -> None:
-        self._former[pattern] = None
-        if len(self._former) > FORMER_MAX:
-            del self._former[next(iter(self._former))]
 
     def _change(self, pattern: str, wanted: _Asked | None) -> None:
         if self._connected:

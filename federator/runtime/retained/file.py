@@ -22,7 +22,7 @@ import structlog
 
 from federator.protocol.retained.store import RetainedStore, Saved
 from federator.runtime.storage import damage
-from federator.runtime.storage.durable import replace_file, write_at
+from federator.runtime.storage.durable import AppendedFile, replace_file
 
 FILE_NAME = "retained.log"
 CONTACT_NAME = "retained_contact"
@@ -55,22 +55,20 @@ class RetainedFile:
     contact_s: Callable[[], float]  # wall clock of our broker's last sign of life
 
     def __post_init__(self) -> None:
-        self._path = self.folder / FILE_NAME
+        self._file = AppendedFile(self.folder / FILE_NAME)
         self._contact_path = self.folder / CONTACT_NAME
         self._contact_at_s = 0.0
-        self._fd: int | None = None
-        self._size = 0
         self._snapshot_bytes = self._appendix_bytes = 0
         self._complained = False
 
     def load(self) -> float:
         """Fill the store; return the time of our broker's last sign of life, 0 if unknown."""
-        try:
-            content = self._path.read_bytes()
-        except FileNotFoundError:
+        if not self._file.path.exists():
             return 0.0
+        try:
+            content = self._file.read()
         except OSError as error:
-            damage.tell(self._path, error.strerror or str(error))
+            damage.tell(self._file.path, error.strerror or str(error))
             return 0.0
         is_former = content[:1] == b"\0"  # of the length of a part of less than 16 MiB
         for part in _former_parts(content) if is_former else self._parts(content):
@@ -88,7 +86,7 @@ class RetainedFile:
                 damaged += 1
         if damaged or not content:
             reason = "entries in it are damaged" if content else "it is empty"
-            damage.tell(self._path, reason, places=max(1, damaged))
+            damage.tell(self._file.path, reason, places=max(1, damaged))
         yield part
 
     async def save_for_ever(self) -> None:
@@ -114,8 +112,7 @@ class RetainedFile:
             while part := self.store.take_changes(APPENDED_AT_ONCE_MAX):
                 self._append(part)
             self._note_contact(at_once=True)
-            if self._fd is not None:
-                os.close(self._fd)
+            self._file.close()
 
     async def _write_anew(self) -> None:
         whole = self.store.save()
@@ -129,13 +126,9 @@ class RetainedFile:
     def _write(self, whole: Callable[[], Part]) -> None:
         content = damage.lines([_FIRST]) + _lines(whole())
         try:
-            fd = replace_file(self._path, [content], sync=True)
+            self._file.replace(content, sync=True)
         except OSError as error:
             self._complain(error)
-        else:
-            if self._fd is not None:
-                os.close(self._fd)
-            self._fd, self._size = fd, len(content)
         self._snapshot_bytes, self._appendix_bytes = len(content), 0
 
     def _append(self, part: Part) -> None:
@@ -143,14 +136,12 @@ class RetainedFile:
             return
         content = _lines(part)
         self._appendix_bytes += len(content)
-        if self._fd is None:
+        if not self._file.is_open:
             return
         try:
-            write_at(self._fd, content, self._size)
+            self._file.append(content)
         except OSError as error:
             self._complain(error)
-        else:
-            self._size += len(content)
 
     def _note_contact(self, *, at_once: bool = False) -> None:
         now_s = time.monotonic()
@@ -167,7 +158,7 @@ class RetainedFile:
         """Log that the disk failed, once: the next change tries again."""
         if not self._complained:
             self._complained = True
-            _log.warning("retained.not_saved", path=str(self._path), why=error.strerror)
+            _log.warning("retained.not_saved", path=str(self._file.path), why=error.strerror)
 
 
 def _lines(part: Part) -> bytes:

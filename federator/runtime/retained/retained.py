@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from federator.config.sections import RetainedSettings
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.discovery import LOG_TOPICS
 from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.keeping import Keeping
@@ -153,7 +154,8 @@ class Retained:
         self._in_doubt: frozenset[str] = frozenset()
         # Those among them that are not in doubt for long enough yet.
         self._not_fetched: set[str] = set()
-        self._former: dict[str, None] = {}  # filters formerly wanted, with values; the newest last
+        # Filters formerly wanted, with values.
+        self._former: Recent[str, None] = Recent(FORMER_MAX)
         self._doubt_timer: asyncio.TimerHandle | None = None
         self._number = 0
         self._resynced_s = -RESYNC_GAP_S
@@ -303,10 +305,8 @@ class Retained:
         for filter in sorted(removed):
             some, _ = self.store.page(filter, mask=-1, after="", count=1, chars=1)
             if some:
-                self._former[filter] = None
+                self._former.put(filter, None)
                 self._left.add(filter)
-        while len(self._former) > FORMER_MAX:
-            del self._former[next(iter(self._former))]
 
     def _wait_in_doubt(self) -> None:
         if self._doubt_timer is not None:
@@ -400,9 +400,10 @@ class Retained:
             self._on_request(message)
             return
         message = sift(message, self.link_policies.rules_of(message.sender).allows_import)
-        if self._post.is_for_us(message):
+        is_ours, onward = self._post.on_letter(message)
+        if is_ours:
             self._on_letter(way_to_sender(message), message.body)
-        elif (onward := self._post.on_letter(message)) is not None:
+        elif onward is not None:
             self._send(onward.route[onward.at + 1], onward)
 
     def _on_request(self, request: RetainedRequest) -> None:

@@ -42,8 +42,6 @@ QUICK_LETTERS = 4
 """In a comparison that lasts longer, a filter with more letters than this leaves the quick lane as
 soon as another filter waits there."""
 
-LONG_FILTERS_MAX = 1_024
-
 SLOW_REST = 4
 """After a long scan we leave our broker alone for so many times as long."""
 
@@ -79,17 +77,18 @@ class RetainedRounds:
     flood: Flood
 
     def __post_init__(self) -> None:
-        self._long: dict[str, None] = {}  # filters that belong into the slow lane
         common = (self.broker, self.wanted, self.write, self.flood)
-        self._quick = _Lane(*common, self._set_aside, RETAINED_WANTS_MAX)
         self._slow = _Lane(*common, None, 1)
+        self._quick = _Lane(
+            *common, lambda filter: self._slow.compare([filter]), RETAINED_WANTS_MAX
+        )
 
     def compare(self, filters: Iterable[str] = (), *, rally: bool = False) -> None:
         """Compare ``filters`` soon; with ``rally``, have all agents compare theirs, too."""
         filters = list(filters)
-        self._quick.compare([f for f in filters if f not in self._long], rally=rally)
-        if long := [f for f in filters if f in self._long]:
-            self._slow.compare(long)
+        self._quick.compare([f for f in filters if not self._is_slow(f)], rally=rally)
+        if slow := [f for f in filters if self._is_slow(f)]:
+            self._slow.compare(slow)
 
     def repeat(self, topics: Iterable[str]) -> None:
         """Publish once more what our broker retains on ``topics``: older values came later."""
@@ -98,26 +97,22 @@ class RetainedRounds:
     def forget(self, filters: Iterable[str]) -> None:
         """Stop comparing ``filters``: no client here wants them."""
         filters = list(filters)
-        for filter in filters:
-            self._long.pop(filter, None)
         self._quick.forget(filters)
         self._slow.forget(filters)
 
     def on_letter(self, way: Way, body: RetainedBody) -> None:
         """Handle a letter of a comparison, received by ``way``."""
-        slow = body.filter in self._long or self._slow.is_about(body.filter)
-        (self._slow if slow else self._quick).on_letter(way, body)
+        lane = self._slow if self._is_slow(body.filter) else self._quick
+        lane.on_letter(way, body)
+
+    def _is_slow(self, filter: str) -> bool:
+        large = filter in self.broker.large and not self._quick.is_about(filter)
+        return large or self._slow.is_about(filter)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._quick.run(), name="retained comparisons, quick")
             tasks.create_task(self._slow.run(), name="retained comparisons, slow")
-
-    def _set_aside(self, filter: str) -> None:
-        if len(self._long) >= LONG_FILTERS_MAX:
-            del self._long[next(iter(self._long))]
-        self._long[filter] = None
-        self._slow.compare([filter])
 
 
 @dataclass(eq=False, repr=False)
@@ -165,8 +160,9 @@ class _Lane:
             self._comparing.pop(filter, None)
 
     def is_about(self, filter: str) -> bool:
-        """Whether ``filter`` is being compared here."""
-        return self._round is not None and filter in self._round.own
+        """Whether ``filter`` is compared here, or waits for it."""
+        own = self._round.own if self._round is not None else ()
+        return filter in self._due or filter in self._comparing or filter in own
 
     def on_letter(self, way: Way, body: RetainedBody) -> None:
         """Handle a letter of a comparison, received by ``way``."""

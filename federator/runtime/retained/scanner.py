@@ -31,7 +31,7 @@ from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.retained.packets import as_stored, at_least_once, payload_digest
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
-from federator.runtime.mqtt.own_words import OwnWords
+from federator.runtime.mqtt.own_marks import OwnMarks
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
 
@@ -128,7 +128,7 @@ class RetainedScanner(LinkObserver):
         self._decided = False
         self._busy = asyncio.Lock()
         self._number = 0
-        self._own_messages = OwnWords()
+        self._own_marks = OwnMarks()
         self._mark: _Mark | None = None
         self._dropped = False  # on this connection
         self._renewing = False
@@ -225,7 +225,7 @@ class RetainedScanner(LinkObserver):
         """Wait until our broker handled what ``link`` sent, and we received what it sent back."""
         self._number += 1
         mark = self._mark = _Mark(self._number, asyncio.Event(), asyncio.Event())
-        if not link.publish(self.mark_topic, self._own_messages.say(mark.number), qos=1):
+        if not link.publish(self.mark_topic, self._own_marks.write(mark.number), qos=1):
             raise LinkError("no room to publish a mark")
         if link is not self.link:
             await mark.on_scanner.wait()
@@ -259,7 +259,7 @@ class RetainedScanner(LinkObserver):
     def on_control(self, packet: PublishPacket) -> None:
         """Handle a mark, or a line of the broker's log."""
         if packet.topic == self.mark_topic:
-            if self._mark is not None and self._own_messages.hear(packet) == self._mark.number:
+            if self._mark is not None and self._own_marks.read(packet) == self._mark.number:
                 self._mark.on_control.set()
         elif packet.payload.endswith(self._drop_line):
             self._dropped = True
@@ -294,7 +294,7 @@ class RetainedScanner(LinkObserver):
             chunk, named = self.outgoing(chunk, publishes)
         for packet, start, end in named:
             if packet.topic == self.mark_topic:
-                if self._mark is not None and self._own_messages.hear(packet) == self._mark.number:
+                if self._mark is not None and self._own_marks.read(packet) == self._mark.number:
                     self._mark.on_scanner.set()
             elif packet.topic == UPTIME_TOPIC:
                 self._on_uptime(packet.payload)

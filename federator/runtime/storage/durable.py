@@ -146,6 +146,57 @@ def sync_folder(folder: Path) -> None:
         os.close(fd)
 
 
+class AppendedFile:
+    """A file that grows at its end and is replaced, now and then, by a shorter one.
+
+    A missing file is made by the first write.
+
+    Raises:
+        OSError: From each method: the disk is full or broken, and the file is as before.
+
+    Attributes:
+        size: Bytes of the file, as far as it was read or written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self._fd = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this process can write, or has written, the file."""
+        return self._fd >= 0
+
+    def open(self) -> None:
+        self._fd = open_private(self.path, os.O_RDWR | os.O_CREAT)
+
+    def read(self) -> bytes:
+        """The whole content; empty if there is no file."""
+        if self.is_open:
+            return os.pread(self._fd, self.size, 0)
+        content = self.path.read_bytes() if self.path.exists() else b""
+        self.size = len(content)
+        return content
+
+    def append(self, content: bytes) -> None:
+        if not self.is_open:
+            self.open()
+        write_at(self._fd, content, self.size)
+        self.size += len(content)
+
+    def replace(self, *parts: bytes, sync: bool) -> None:
+        """Replace the whole content, as ``replace_file`` does."""
+        fd = replace_file(self.path, parts, sync=sync)
+        self.close()
+        self._fd, self.size = fd, sum(map(len, parts))
+
+    def close(self) -> None:
+        if self.is_open:
+            os.close(self._fd)
+            self._fd = -1
+
+
 class DiskTrouble:
     """Logs once a minute that a file cannot be written, however often we retry."""
 

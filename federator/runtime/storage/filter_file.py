@@ -7,7 +7,6 @@ those of older releases have none. A first line keeps a list without filters fro
 """
 
 import contextlib
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -45,33 +44,24 @@ class FilterFile:
     """
 
     def __init__(self, folder: Path, name: str, *, filters_max: int = FILTERS_MAX) -> None:
-        self._path = folder / name
+        self._file = durable.AppendedFile(folder / name)
+        self.close = self._file.close
         self._filters_max = filters_max
         self._times_us: dict[str, int] = {}
         self._lines = 0
         durable.private_folder(folder, key=CONFIG_KEY)
-        self.is_new = not (self._path.exists() or damage.is_gone(self._path))
+        path = self._file.path
+        self.is_new = not (path.exists() or damage.is_gone(path))
         try:
-            self._fd = durable.open_private(self._path, os.O_RDWR | os.O_CREAT)
-            self._recover()
+            stored = self._file.read()
+            self._file.open()
+            self._recover(stored)
         except OSError as error:
             raise durable.unusable(folder, error, key=CONFIG_KEY) from error
 
     def load(self) -> dict[str, int]:
         """The time of each listed filter."""
         return dict(self._times_us)
-
-    def note(self, filter_: str, time_us: int) -> bool:
-        """List ``filter_`` with ``time_us``; ``False`` when the list is full."""
-        return self.alter({filter_: time_us})
-
-    def note_all(self, filters: Iterable[str], time_us: int) -> bool:
-        """List ``filters`` with ``time_us``, in one write; ``False`` when some found no room."""
-        return self.alter(dict.fromkeys(filters, time_us))
-
-    def forget(self, filter_: str) -> None:
-        """Remove ``filter_`` from the list."""
-        self.alter({filter_: None})
 
     def alter(self, changes: Mapping[str, int | None]) -> bool:
         """List filters with their times, or remove those with ``None``, in one write.
@@ -87,39 +77,23 @@ class FilterFile:
         for filter_ in refused:
             del noted[filter_]
         if gone or noted:
-            self._append(*((f, None) for f in gone), *noted.items())
+            lines = [*((f, None) for f in gone), *noted.items()]
+            self._file.append(_encoded(lines))
+            self._lines += len(lines)
             for filter_ in gone:
                 del times_us[filter_]
             times_us.update(noted)
-            self._tidy()
+            if self._lines > 2 * len(times_us) + SPARE_LINES:
+                self._lines = len(times_us)
+                with contextlib.suppress(OSError):  # the long file is as good; tried again later
+                    self._write_anew()
         return not refused
 
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def _append(self, *lines: _Line) -> None:
-        content = damage.lines(map(_encode, lines))
-        durable.write_at(self._fd, content, self._size)
-        self._size += len(content)
-        self._lines += len(lines)
-
-    def _tidy(self) -> None:
-        if self._lines > 2 * len(self._times_us) + SPARE_LINES:
-            self._lines = len(self._times_us)
-            with contextlib.suppress(OSError):  # the long file is as good; tried again later
-                self._write_anew()
-
     def _write_anew(self) -> None:
-        content = _FIRST + damage.lines(map(_encode, self._times_us.items()))
-        fd = durable.replace_file(self._path, [content], sync=True)
-        os.close(self._fd)
-        self._fd, self._size = fd, len(content)
+        self._file.replace(_FIRST, _encoded(self._times_us.items()), sync=True)
 
-    def _recover(self) -> None:
-        """Read the file; rewrite it if it is damaged, or of an older release."""
-        stored = self._path.read_bytes()
+    def _recover(self, stored: bytes) -> None:
+        """Take the lines of the file; rewrite it if it is damaged, or of an older release."""
         damaged = 0
         for line in damage.read_lines(stored):
             if line == b"[]":
@@ -134,8 +108,11 @@ class FilterFile:
                 self._times_us.pop(filter_, None)
             elif len(self._times_us) < self._filters_max or filter_ in self._times_us:
                 self._times_us[filter_] = time_us
-        self._size = len(stored)
         if damaged:
-            damage.tell(self._path, "lines in it are damaged", places=damaged)
+            damage.tell(self._file.path, "lines in it are damaged", places=damaged)
         if damaged or not stored.startswith(_FIRST):
             self._write_anew()
+
+
+def _encoded(lines: Iterable[_Line]) -> bytes:
+    return damage.lines(map(_encode, lines))

@@ -2,8 +2,6 @@
 
 import itertools
 import random
-from bisect import bisect_right
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
@@ -12,82 +10,18 @@ from hypothesis import strategies as st
 from federator.protocol.custody.chains import RETRY_MIN_MS, Placed
 from federator.protocol.custody.origin import Tails, answer
 from federator.protocol.custody.owed import Owed
+from federator.protocol.custody.ports import Record
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.effects import FilterRoute
 from federator.protocol.messages.control import AskedChain
 from federator.protocol.types import BrokerId, Millis, Now
+from tests.protocol.custody.archive import Archive, links
 from tests.protocol.custody.frames import placed, tail
 
 ORIGIN = BrokerId(1)
 EPOCH = 7
 NOW = Now(Millis(0), 1)
 A, B, C = b"aaaaaaaa", b"bbbbbbbb", b"cccccccc"
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A frame in the archive."""
-
-    seq: int
-    keys: bytes
-    prevs: tuple[int, ...]
-    time_us: int = 0
-    publications: int = 1
-    body: bytes = b"body"
-
-    @property
-    def links(self) -> dict[bytes, int]:
-        keys = [self.keys[at : at + 8] for at in range(0, len(self.keys), 8)]
-        return dict(zip(keys, self.prevs, strict=True))
-
-
-@dataclass
-class Archive:
-    """What an origin sent, in memory.
-
-    ``gone``: frames up to here were dropped. ``lost``: these are damaged.
-    """
-
-    frames: list[Kept] = field(default_factory=list)
-    gone: int = 0
-    lost: set[int] = field(default_factory=set)
-
-    def make(self, keys: tuple[bytes, ...], time_us: int = 100_000_000) -> Kept:
-        prevs = tuple(self.head(key) for key in keys)
-        frame = Kept(len(self.frames) + 1, b"".join(keys), prevs, time_us)
-        self.frames.append(frame)
-        return frame
-
-    def read(self, seq: int) -> Kept | None:
-        held = self.gone < seq <= len(self.frames) and seq not in self.lost
-        return self.frames[seq - 1] if held else None
-
-    def is_lost(self, seq: int) -> bool:
-        return seq in self.lost
-
-    def last(self, key: bytes, upto: int) -> int:
-        return max((f.seq for f in self.frames[:upto] if key in f.links), default=0)
-
-    def head(self, key: bytes) -> int:
-        return max((f.seq for f in self.frames if key in f.links), default=0)
-
-    def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
-        chain = [f.seq for f in self.frames if key in f.links and f.seq > self.gone]
-        return chain[bisect_right(chain, after) :][:limit]
-
-    def floor(self, key: bytes, after: int) -> int:
-        dropped = [f.seq for f in self.frames if key in f.links and f.seq <= self.gone]
-        return max([after, *dropped])
-
-    def first_since(self, key: bytes, time_us: int) -> int | None:
-        return next(
-            (
-                f.seq
-                for f in self.frames
-                if key in f.links and f.time_us >= time_us and f.seq > self.gone
-            ),
-            None,
-        )
 
 
 class Reader:
@@ -101,10 +35,10 @@ class Reader:
         for key in wanted:
             self.receiver.want(key, since_us=since_us)
 
-    def take(self, frame: Kept, *, room: bool = True) -> None:
-        links = {k: prev for k, prev in frame.links.items() if self.receiver.wants(k)}
-        if links:
-            came = placed(ORIGIN, EPOCH, frame.seq, links, made_us=frame.time_us, body=frame.body)
+    def take(self, frame: Record, *, room: bool = True) -> None:
+        wanted = {k: prev for k, prev in links(frame).items() if self.receiver.wants(k)}
+        if wanted:
+            came = placed(ORIGIN, EPOCH, frame.seq, wanted, made_us=frame.time_us, body=frame.body)
             now = Now(self.now_ms, 10_000_000 + frame.time_us)
             self._note(self.receiver.arrive(came, now, room=room))
 
@@ -178,7 +112,7 @@ def test_every_wanted_frame_comes_once_and_in_order_through_any_channel(
     rng = random.Random(seed)
     archive = Archive()
     reader = Reader(archive, *sorted(wanted), held_bytes_max=held_bytes)
-    on_their_way: list[Kept] = []
+    on_their_way: list[Record] = []
     for keys in made:
         frame = archive.make(keys)
         on_their_way += [frame] * (0 if rng.random() > keep else rng.choice([1, 1, 2]))
@@ -191,9 +125,9 @@ def test_every_wanted_frame_comes_once_and_in_order_through_any_channel(
     reader.tail(*sorted(wanted))
     reader.settle()
 
-    expected = [f.seq for f in archive.frames if wanted & set(f.links)]
+    expected = [f.seq for f in archive.frames if wanted & set(links(f))]
     for key in wanted:
-        chain = [seq for seq in reader.delivered if key in archive.frames[seq - 1].links]
+        chain = [seq for seq in reader.delivered if key in links(archive.frames[seq - 1])]
         assert chain == sorted(chain)
     assert sorted(reader.delivered) == expected
     assert reader.receiver.held_bytes == 0
@@ -218,10 +152,10 @@ def test_of_what_an_origin_has_damaged_everybody_misses_that_alone(
     reader.tail(A, B)
     reader.settle()
 
-    wanted = {f.seq for f in frames if f.seq >= max(1, since) and {A, B} & set(f.links)}
+    wanted = {f.seq for f in frames if f.seq >= max(1, since) and {A, B} & set(links(f))}
     assert len(reader.delivered) == len(set(reader.delivered))
     for key in (A, B):
-        chain = [seq for seq in reader.delivered if key in archive.frames[seq - 1].links]
+        chain = [seq for seq in reader.delivered if key in links(archive.frames[seq - 1])]
         assert chain == sorted(chain)
     assert wanted - lost <= set(reader.delivered)
 
@@ -300,14 +234,6 @@ def test_a_filter_that_was_lost_stays_wanted_until_it_is_old(route: FilterRoute 
 
 
 COLLECTED = FilterRoute(False, True, (), (BrokerId(2),), collected=True)
-
-
-def test_who_only_collected_is_owed_nothing_that_is_kept() -> None:
-    owed = Owed(keep_ms=1_000)
-    lost = owed.on_route("a/b", None, lost=True, now_ms=Millis(0), collected=True)
-    assert lost is not None
-    assert (lost.wanted, lost.collected) == (True, True)
-    assert owed.on_route("a/b", COLLECTED, lost=False, now_ms=Millis(10)) == COLLECTED
 
 
 def test_who_wanted_it_is_owed_it_while_only_a_collector_is_in_reach() -> None:

@@ -1,5 +1,7 @@
 """A chain that a lie moved is put right by its origin's own word."""
 
+from pathlib import Path
+
 import pytest
 
 from federator.protocol.custody.doubts import (
@@ -14,170 +16,127 @@ from federator.protocol.custody.doubts import (
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.types import BrokerId, Millis, Now
 from tests.protocol.custody.frames import placed, tail
+from tests.transcripts import play, scenes
 
 ORIGIN, HONEST, LIAR = BrokerId(1), BrokerId(2), BrokerId(9)
-EPOCH, KEY = 7, b"aaaaaaaa"
+EPOCH, KEY, OTHER = 7, b"aaaaaaaa", b"bbbbbbbb"
+KEYS = {"a": KEY, "b": OTHER}
 ABSURD = 2**62
 
 
-class World:
-    """An origin with one chain without holes, and a receiver that hears it and a liar."""
+class Stage:
+    """An origin with one chain without holes, and a receiver that hears it and a liar.
+
+    ``arrive 13:0``: number 13 with 0 before it on the chain a; ``12:b11,a0`` on two chains;
+    ``--liar`` brings it, ``--repeated`` is a copy, ``--epoch=99``. Prints what is delivered
+    (``!`` from the liar), what the origin calls lies and who brought them, and how many gaps are
+    left. ``answer`` answers all questions, ``settle`` all requests, too.
+    """
 
     def __init__(self):
-        self.receiver = Receiver()
+        self.receiver = Receiver(keep_ms=60_000)
         self.receiver.want(KEY, since_us=0)
         self.made = self.gone = 0
         self.delivered = []
+        self.lies = []
         self.now = Now(Millis(1_000_000), 100_000_000)
 
-    def arrive(self, seq, prev, *, by=HONEST, epoch=EPOCH, first=True):
-        came = placed(ORIGIN, epoch, seq, {KEY: prev}, made_us=self.now.us, by=by)
+    def do(self, command, *words):
+        gaps = self.receiver.gaps
+        self.delivered.clear()
+        self.lies.clear()
+        yield from getattr(self, f"_{command}")(*words) or ()
+        if self.delivered:
+            yield "delivers " + " ".join(_ranges(self.delivered))
+        yield from (f"lie {lie.number} by {lie.brought_by}" for lie in self.lies)
+        if self.receiver.gaps != gaps:
+            yield f"gaps {self.receiver.gaps}"
+
+    def _arrive(self, which, *how):
+        number, _, rest = which.partition(":")
+        links = {KEYS.get(each[0], KEY): int(each.lstrip("ab")) for each in rest.split(",")}
+        epoch = next((int(each[8:]) for each in how if each.startswith("--epoch=")), EPOCH)
+        by = LIAR if "--liar" in how else HONEST
+        came = placed(ORIGIN, epoch, int(number), links, made_us=self.now.us, by=by)
+        first = "--repeated" not in how
         self.delivered += self.receiver.arrive(came, self.now, first=first)
 
-    def skip(self, through, *, by=HONEST):
-        gone = placed(ORIGIN, EPOCH, through, {KEY: 0}, made_us=0, by=by)
+    def _skip(self, through, *how):
+        by = LIAR if "--liar" in how else HONEST
+        gone = placed(ORIGIN, EPOCH, int(through), {KEY: 0}, made_us=0, by=by)
         self.delivered += self.receiver.skip(gone.frame, self.now.ms)
 
-    def make(self, count=1):
-        for _ in range(count):
+    def _make(self, count):
+        for _ in range(int(count)):
             self.made += 1
-            self.arrive(self.made, self.made - 1)
+            self._arrive(f"{self.made}:{self.made - 1}")
 
-    def settle(self):
-        """Let all questions and requests be answered; what the origin called lies."""
-        lies = []
+    def _made(self, number):
+        """The origin made these, and nothing of them came."""
+        self.made = int(number)
+
+    def _gone(self, number):
+        self.made = self.gone = int(number)
+
+    def _tail(self, head):
+        self.receiver.tail(tail(ORIGIN, EPOCH, {KEY: int(head)}, made_us=1), self.now)
+
+    def _restore(self, number):
+        """What the journal of an earlier life says of the chain."""
+        self.receiver.restore({(ORIGIN, KEY): (EPOCH, int(number))}, now_ms=self.now.ms)
+
+    def _wants(self, key):
+        self.receiver.want(KEYS[key], since_us=0)
+
+    def _unwants(self, key):
+        self.receiver.unwant(KEYS[key])
+
+    def _hasten(self):
+        self.receiver.hasten(self.now.ms)
+
+    def _answer(self, number=None):
+        """``number``: what the origin says comes before what is doubted."""
+        for question in self.receiver.doubts.questions(self.now):
+            upto = self.made if number is None else int(number)
+            through = {k: max(min(after, upto), self.gone) for k, after, _ in question.chains}
+            word = placed(ORIGIN, EPOCH, self.made, through, made_us=self.now.us)
+            self.lies += self.receiver.on_word(word, self.now)
+
+    def _asks(self):
+        for ask in self.receiver.asks(self.now.ms):
+            for _, after, since_us in ask.chains:
+                back_us = self.now.us - since_us
+                yield f"asked after {after}" + (f", {back_us / 1e6:g} s back" if since_us else "")
+
+    def _settle(self):
         for _ in range(20):
-            self.now = Now(Millis(self.now.ms + ASK_GAP_MS), self.now.us + ASK_GAP_MS * 1_000)
-            for question in self.receiver.doubts.questions(self.now):
-                through = {
-                    k: max(min(after, self.made), self.gone) for k, after, _ in question.chains
-                }
-                word = placed(ORIGIN, EPOCH, self.made, through, made_us=self.now.us)
-                lies += self.receiver.on_word(word, self.now)
+            self._later(ASK_GAP_MS)
+            self._answer()
             for ask in self.receiver.asks(self.now.ms):
                 if ask.chains[0].not_before_us:
-                    self.skip(0)
+                    self._skip(0)
                 for seq in range(ask.chains[0].after + 1, self.made + 1):
-                    self.arrive(seq, seq - 1, first=False)
-        return lies
+                    self._arrive(f"{seq}:{seq - 1}", "--repeated")
 
-    @property
-    def honest(self):
-        return [each.frame.seq for each in self.delivered if each.frame.sender == HONEST]
+    def _later(self, ms):
+        self.now = Now(Millis(self.now.ms + int(ms)), self.now.us + int(ms) * 1_000)
 
 
-@pytest.mark.parametrize("number", [13, 100, 2**33, ABSURD, 2**64 - 1])
-def test_a_number_out_of_turn_loses_nothing_once_the_origin_was_asked(number):
-    world = World()
-    world.make(10)
-
-    world.arrive(number, 0, by=LIAR)
-    world.make(10)
-    world.settle()
-    world.make(5)
-    world.settle()
-
-    assert sorted(set(world.honest) | {number}) == sorted({*range(1, 26), number})
-    assert not world.receiver.gaps
+def _ranges(delivered):
+    """``1-3 5!``: numbers in the order of their delivery."""
+    runs = []
+    for each in delivered:
+        number, lie = each.frame.seq, "!" * (each.frame.sender == LIAR)
+        if runs and (runs[-1][1] + 1, runs[-1][2]) == (number, lie):
+            runs[-1][1] = number
+        else:
+            runs.append([number, number, lie])
+    return [f"{a}{lie}" if a == b else f"{a}-{b}{lie}" for a, b, lie in runs]
 
 
-def test_the_liar_is_named():
-    world = World()
-    world.make(10)
-
-    world.arrive(500, 0, by=LIAR)
-    world.make()
-
-    assert {lie.brought_by for lie in world.settle()} == {LIAR}
-
-
-def test_a_chain_that_was_poisoned_in_an_earlier_life_heals():
-    world = World()
-    world.made = 10
-    world.receiver.restore({(ORIGIN, KEY): (EPOCH, ABSURD)}, now_ms=world.now.ms)
-
-    world.make(10)
-    world.settle()
-    world.make(3)
-
-    assert world.honest[-13:] == list(range(11, 24))
-
-
-def test_a_tail_behind_the_chain_makes_it_ask():
-    world = World()
-    world.made = 10
-    world.receiver.restore({(ORIGIN, KEY): (EPOCH, ABSURD)}, now_ms=world.now.ms)
-
-    world.receiver.tail(tail(ORIGIN, EPOCH, {KEY: 10}, made_us=1), world.now)
-    world.settle()
-    world.make()
-
-    assert world.honest[-1] == 11
-
-
-def test_what_its_origin_has_no_more_is_no_lie_when_it_comes_after_all():
-    world = World()
-    world.make(10)
-    world.made = world.gone = 14
-    world.skip(14)
-    world.make(2)
-
-    world.arrive(12, 11)
-
-    assert world.settle() == []
-    assert world.honest == [*range(1, 11), 15, 16]
-
-
-def test_a_frame_that_was_never_made_takes_no_chain_back():
-    world = World()
-    world.make(10)
-    world.made = 20
-    world.arrive(21, 10)  # on this chain the next one: those between are of others
-
-    world.arrive(15, 10, by=LIAR)
-    world.now = Now(Millis(world.now.ms + ASK_GAP_MS), world.now.us)
-    (question,) = world.receiver.doubts.questions(world.now)
-    word = {key: 10 for key, _, _ in question.chains}
-    lies = world.receiver.on_word(placed(ORIGIN, EPOCH, 21, word, made_us=1), world.now)
-
-    assert lies == []
-    assert not world.receiver.gaps
-
-
-def test_strange_epochs_move_nothing():
-    world = World()
-    world.make(10)
-
-    for epoch in range(EPOCH + 1, EPOCH + 100):
-        world.arrive(1, 0, by=LIAR, epoch=epoch)
-        world.make()
-    world.settle()
-
-    assert world.honest == list(range(1, 110))
-
-
-def test_whoever_comes_first_with_a_strange_epoch_is_found_out():
-    world = World()
-    world.arrive(ABSURD, 0, by=LIAR, epoch=99)
-
-    world.make(3)
-    world.settle()
-    world.make(3)
-    world.settle()
-
-    assert world.honest == list(range(1, 7))
-
-
-def test_a_void_or_a_tail_from_nowhere_moves_nothing():
-    world = World()
-    world.make(10)
-
-    world.skip(ABSURD, by=LIAR)
-    world.receiver.tail(tail(ORIGIN, EPOCH, {KEY: ABSURD}, made_us=1), world.now)
-    world.make(10)
-
-    assert world.honest == list(range(1, 21))
-    assert not world.receiver.gaps
+@scenes(Path(__file__).parent / "doubts.txt")
+def test_transcript(path, number):
+    play(path, number, Stage())
 
 
 def test_questions_are_bounded_in_rate_and_in_number():
@@ -219,53 +178,6 @@ def test_an_answer_counts_however_long_it_takes_while_nothing_else_is_doubted():
     assert doubts.is_open(ORIGIN, questions[0].asked_us)
 
 
-def test_what_a_lie_hid_is_asked_for_as_soon_as_its_origin_answered():
-    world = World()
-    world.make(10)
-    world.arrive(13, 0, by=LIAR)
-    world.make()
-    (question,) = world.receiver.doubts.questions(world.now)
-
-    through = {key: after for key, after, _ in question.chains}
-    world.receiver.on_word(placed(ORIGIN, EPOCH, 11, through, made_us=1), world.now)
-
-    (ask,) = world.receiver.asks(world.now.ms)
-    assert ask.chains[0].after == 10
-
-
-def test_what_a_lie_left_out_is_not_lost_with_the_way_that_it_would_have_come():
-    world = World()
-    world.make(10)
-    world.arrive(13, 0, by=LIAR)
-    world.made = 20  # down with the link
-
-    world.receiver.hasten(world.now.ms)
-    world.make()
-    world.settle()
-
-    assert set(world.honest) == set(range(1, 22))
-
-
-def test_what_a_lie_hid_is_not_taken_as_delivered_on_other_chains_either():
-    world = World()
-    world.make(10)
-    world.receiver.want(OTHER, since_us=0)
-    world.arrive(13, 0, by=LIAR)
-    both = [
-        placed(ORIGIN, EPOCH, seq, {OTHER: seq - 1 if seq > 11 else 0, KEY: seq - 1}, made_us=1)
-        for seq in (11, 12)
-    ]
-    for each in both:
-        assert world.receiver.arrive(each, world.now, first=True) == []
-
-    (question,) = world.receiver.doubts.questions(world.now)
-    through = {key: after for key, after, _ in question.chains}
-    world.receiver.on_word(placed(ORIGIN, EPOCH, 12, through, made_us=1), world.now)
-
-    assert [world.receiver.arrive(each, world.now) for each in both] == [[each] for each in both]
-
-
-OTHER = b"bbbbbbbb"
 TURNS = 400
 
 
@@ -306,17 +218,3 @@ def test_a_question_that_nobody_answers_ends():
         asked += len(doubts.questions(Now(due_ms, 1)))
 
     assert asked == TRIES_MAX
-
-
-def test_a_chain_of_an_earlier_life_whose_clients_are_not_back_is_asked_for_from_far_back():
-    receiver = Receiver(keep_ms=60_000)
-    now = Now(Millis(1_000), 500_000_000)
-    receiver.restore({(ORIGIN, KEY): (EPOCH, ABSURD)}, now_ms=now.ms)
-
-    heads = {KEY: 10}
-    receiver.tail(tail(ORIGIN, EPOCH, heads, made_us=1), now)
-    assert receiver.doubts.questions(now)
-    receiver.on_word(placed(ORIGIN, EPOCH, 10, heads, made_us=now.us), now)
-
-    [ask] = receiver.asks(now.ms)
-    assert ask.chains[0].not_before_us == now.us - 60_000_000

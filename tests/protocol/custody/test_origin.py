@@ -6,7 +6,8 @@ from federator.protocol.custody.origin import ASKED_MS, Origin
 from federator.protocol.forwarding.frames import OwnFrames
 from federator.protocol.messages.control import AskedChain, RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
-from tests.protocol.custody.test_custody import EPOCH, ORIGIN, A, Archive
+from tests.protocol.custody.archive import Archive
+from tests.protocol.custody.test_custody import EPOCH, ORIGIN, A
 
 HUB, OTHER = BrokerId(2), BrokerId(3)
 

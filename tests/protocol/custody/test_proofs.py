@@ -6,7 +6,6 @@ from msgspec import msgpack, structs
 from federator.protocol.custody import proofs
 from federator.protocol.custody.doubts import Notary
 from federator.protocol.custody.origin import answer
-from federator.protocol.custody.ports import Record
 from federator.protocol.custody.proofs import FrameJudge, frame_text
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.forwarding.counters import DataCounters
@@ -22,6 +21,7 @@ from federator.protocol.forwarding.frames import (
 )
 from federator.protocol.messages.control import AskedChain
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
+from tests.protocol.custody.archive import Archive
 from tests.protocol.custody.frames import placed
 from tests.protocol.frames import made_frame
 from tests.protocol.trust.key_maker import KeyMaker
@@ -272,40 +272,21 @@ def test_a_word_says_whether_its_origin_proves_and_nobody_changes_that(proves):
     assert not asker.holds(stripped, US)
 
 
-class Archive:
-    """A log of one chain with a frame made at each second."""
-
-    def __init__(self, count):
-        self.records = {
-            seq: Record(seq, 1_000_000 * seq, 1, KEY, (seq - 1,), b"x")
-            for seq in range(1, count + 1)
-        }
-
-    def read(self, seq):
-        return self.records.get(seq)
-
-    def select(self, key, after, *, limit):
-        return [seq for seq in self.records if seq > after][:limit]
-
-    def floor(self, key, after):
-        return 0
-
-    def head(self, key):
-        return len(self.records)
-
-    def last(self, key, upto):
-        return min(upto, len(self.records))
-
-    def first_since(self, key, time_us):
-        return next((s for s, r in self.records.items() if r.time_us >= time_us), None)
+@pytest.fixture
+def nine():
+    """A log of one chain with a frame made at each of nine seconds."""
+    log = Archive()
+    for second in range(1, 10):
+        log.make((KEY,), time_us=1_000_000 * second)
+    return log
 
 
-def test_a_void_for_one_who_wants_little_says_nothing_to_who_wants_more():
+def test_a_void_for_one_who_wants_little_says_nothing_to_who_wants_more(nine):
     receiver = Receiver()
     receiver.want(KEY, since_us=0)
     first = placed(ORIGIN, 7, 1, {KEY: 0}, made_us=1_000_000)
     receiver.arrive(first, NOW)
-    void, *_ = answer(Archive(9), [AskedChain(KEY, 0, 6_000_000)])
+    void, *_ = answer(nine, [AskedChain(KEY, 0, 6_000_000)])
     assert (void.through, void.since_us) == (5, 6_000_000)
 
     frame = placed(ORIGIN, 7, void.through, {KEY: 0}, made_us=0).frame
@@ -315,8 +296,8 @@ def test_a_void_for_one_who_wants_little_says_nothing_to_who_wants_more():
     assert receiver.positions()[ORIGIN, KEY][:2] == (7, 1)
 
 
-def test_no_request_has_an_origin_sign_that_it_made_less_than_it_did():
-    void, *_ = answer(Archive(9), [AskedChain(KEY, 8, 3_000_000)])
+def test_no_request_has_an_origin_sign_that_it_made_less_than_it_did(nine):
+    void, *_ = answer(nine, [AskedChain(KEY, 8, 3_000_000)])
 
     assert void.through == 2
 

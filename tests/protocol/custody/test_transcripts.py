@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from federator.protocol.types import Millis
-from tests.protocol.custody.test_custody import ORIGIN, A, Archive, B, C, Reader
+from tests.protocol.custody.archive import Archive
+from tests.protocol.custody.test_custody import ORIGIN, A, B, C, Reader
 from tests.transcripts import play, scenes
 
 KEYS = {"a": A, "b": B, "c": C}
@@ -106,6 +107,6 @@ class Stage:
         }
 
 
-@scenes(*Path(__file__).parent.glob("*.txt"))
+@scenes(Path(__file__).parent / "receiver.txt")
 def test_transcript(path, number):
     play(path, number, Stage())

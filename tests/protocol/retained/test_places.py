@@ -1,113 +1,78 @@
 """Which topics have an entry when there are too many. docs/protocol.md 13."""
 
 from collections import Counter
+from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.protocol.retained.places import ACCOUNTS_MAX, GUESTS_SHARE, Places, SortedNames
+from federator.protocol.retained.places import ACCOUNTS_MAX, Places, SortedNames
 from federator.protocol.retained.store import RetainedStore
 from federator.protocol.retained.versions import Version
 from tests.protocol.retained.peers import entries
+from tests.transcripts import play, scenes
 
 ME, FLOODED, QUIET = 1, 2, 3
 ROOM = 80
-LASTING = ROOM - ROOM // GUESTS_SHARE
 
 
-@pytest.fixture
-def store():
-    return RetainedStore(ME, topics_max=ROOM, tombstone_keep_us=1_000)
+class Stage:
+    """A table of 80 places, a quarter of them for guests, at broker 1.
+
+    ``put 2 flood 800`` sets ``flood/0`` and so on at broker 2; ``delete`` all of them, and
+    ``find`` one topic on our broker. ``lasting`` prints how many of a name have a lasting place,
+    ``told`` what is to be saved: topics, in brackets when they have none.
+    """
+
+    def __init__(self):
+        self.store = RetainedStore(ME, topics_max=ROOM, tombstone_keep_us=1_000)
+
+    def do(self, command, *words):
+        return getattr(self, f"_{command}")(*words) or ()
+
+    def _put(self, origin, name, count, *, time_us=50, deleted=False):
+        for number in range(int(count)):
+            version = Version(time_us, number * (not deleted), int(origin))
+            topic = f"{name}/{number}"
+            self.store.put(topic, version, 7, deleted=deleted, now_us=time_us)
+
+    def _delete(self, origin, name, count):
+        self._put(origin, name, count, time_us=60, deleted=True)
+
+    def _find(self, topic):
+        self.store.on_found({topic: 7}, since=self.store.touched, now_us=60)
+
+    def _expire(self, now_us):
+        self.store.expire(int(now_us))
+
+    def _lasting(self, name):
+        here = [topic for topic, _ in entries(self.store, f"{name}/#")]
+        guests = sum(map(self.store.places.is_guest, here))
+        yield f"{len(here) - guests} of {name}" + f", {guests} guests" * bool(guests)
+
+    def _all(self):
+        yield f"{len(self.store)} topics"
+
+    def _save(self):
+        self.store.take_changes(1_000)
+
+    def _told(self):
+        saved = self.store.take_changes(1_000)
+        yield " ".join(f"({each})" if isinstance(each, str) else each.topic for each in saved)
+
+    def _saved(self):
+        saved = Counter(each.topic.partition("/")[0] for each in self.store.save()())
+        yield ", ".join(f"{count} of {name}" for name, count in sorted(saved.items()))
+
+    def _culprit(self):
+        places = self.store.places
+        yield "{1} of broker {0}, most in {2}".format(*places.culprit())
+        yield "crowded" if places.crowded else "room"
 
 
-def put(store, origin, name, count):
-    topics = [f"{name}/{number}" for number in range(count)]
-    for number, topic in enumerate(topics):
-        store.put(topic, Version(50, number, origin), 7, deleted=False, now_us=50)
-    return topics
-
-
-def lasting(store, topics):
-    return [t for t in topics if store.get(t) is not None and not store.places.is_guest(t)]
-
-
-def test_what_was_known_before_a_flood_stays(store):
-    before = put(store, QUIET, "before", 10)
-
-    put(store, FLOODED, "flood", 10 * ROOM)
-
-    assert lasting(store, before) == before
-    assert len(store) == ROOM
-
-
-def test_what_another_broker_sets_behind_a_flood_takes_the_place_of_the_flood(store):
-    put(store, FLOODED, "flood", 10 * ROOM)
-
-    after = put(store, QUIET, "after", 10)
-
-    assert lasting(store, after) == after
-
-
-def test_what_our_own_clients_set_has_half_of_the_places_whoever_floods(store):
-    for origin in range(10, 20):
-        put(store, origin, f"flood{origin}", ROOM)
-
-    ours = put(store, ME, "ours", LASTING // 2)
-
-    assert lasting(store, ours) == ours
-
-
-def test_what_is_set_behind_a_flood_on_its_own_broker_is_known_while_it_is_looked_for(store):
-    put(store, FLOODED, "flood", 10 * ROOM)
-
-    (after,) = put(store, FLOODED, "after", 1)
-
-    assert store.get(after) is not None
-    assert store.places.is_guest(after)
-    assert [topic for topic, _ in entries(store, "after/#")] == [after]
-
-
-def test_what_is_found_takes_nobodys_place(store):
-    flood = put(store, FLOODED, "flood", LASTING)
-
-    store.on_found({"found": 7}, since=store.touched, now_us=60)
-
-    assert store.places.is_guest("found")
-    assert lasting(store, flood) == flood
-
-
-def test_guests_are_not_saved_and_who_becomes_one_is_saved_no_more(store):
-    flood = put(store, FLOODED, "flood", LASTING)
-    store.take_changes(1_000)
-
-    (after,) = put(store, QUIET, "after", 1)
-    put(store, FLOODED, "more", 1)
-
-    saved = store.take_changes(1_000)
-    assert [each if isinstance(each, str) else each.topic for each in saved] == [after, flood[-1]]
-    assert isinstance(saved[1], str)
-    assert {each.topic for each in store.save()()} == {*flood[:-1], after}
-
-
-def test_it_is_told_whose_fault_it_is_until_there_is_room_again(store):
-    put(store, QUIET, "home", 10)
-    flood = put(store, FLOODED, "flood", ROOM)
-    assert store.places.crowded
-    assert store.places.culprit() == (FLOODED, LASTING - 10, "flood")
-
-    for topic in flood:
-        store.put(topic, Version(60, 0, FLOODED), 0, deleted=True, now_us=60)
-    store.expire(60 + 1_001)
-
-    assert not store.places.crowded
-
-
-def test_whose_topics_found_no_place_is_to_blame_and_not_who_has_most(store):
-    put(store, ME, "ours", LASTING // 2 + 10)
-    put(store, FLOODED, "flood", ROOM)
-
-    assert store.places.culprit() == (FLOODED, LASTING // 2 - 10, "flood")
+@scenes(Path(__file__).parent / "places.txt")
+def test_transcript(path, number):
+    play(path, number, Stage())
 
 
 def test_origins_that_somebody_invents_share_one_account():

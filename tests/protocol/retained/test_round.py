@@ -1,6 +1,6 @@
 """One comparison, step by step. docs/protocol.md 13."""
 
-import pytest
+from pathlib import Path
 
 from federator.protocol.messages.control import (
     RETAINED_ENTRIES_MAX,
@@ -10,18 +10,14 @@ from federator.protocol.messages.control import (
     RetainedValues,
 )
 from federator.protocol.retained.long_values import PART_BYTES
-from federator.protocol.retained.round import (
-    ASK_TOPICS_MAX,
-    PULLS_AT_ONCE_MAX,
-    Round,
-    answer_pull,
-    make_offer,
-)
+from federator.protocol.retained.round import Round, answer_pull, make_offer
 from federator.protocol.retained.store import RetainedStore
 from federator.protocol.retained.versions import Version
 from tests.protocol.retained.peers import Peer, buckets_of, entries
+from tests.transcripts import play, scenes
 
 NOW_US = 10_000
+LONG = bytes(range(256)) * 1_000
 
 
 def test_a_late_joiner_gets_the_newest_of_all_values_and_only_that_and_tells_who_is_behind():
@@ -33,17 +29,6 @@ def test_a_late_joiner_gets_the_newest_of_all_values_and_only_that_and_tells_who
 
     assert joiner.deliveries == [("a", b"new")]
     assert first.deliveries == [("a", b"new")]
-
-
-def test_a_peer_that_holds_an_older_value_is_told_and_gets_the_newer_one():
-    first, second, joiner = Peer(1), Peer(2), Peer(3)
-    first.set("a", b"old", 100)
-    joiner.set("a", b"new", 200)
-
-    joiner.compare([first, second], NOW_US)
-
-    assert first.deliveries == [("a", b"new")]
-    assert second.deliveries == joiner.deliveries == []
 
 
 def test_a_peer_that_holds_what_was_deleted_is_told():
@@ -68,263 +53,159 @@ def test_the_same_value_under_an_older_version_is_adopted_and_not_published_agai
     assert second.store.get("a").version == version
 
 
-def test_values_that_nobody_wants_here_are_not_fetched():
-    first, second = Peer(1), Peer(2, wants=lambda topic: topic == "a")
-    first.set("a", b"1", 100)
-    first.set("b", b"2", 100)
-
-    second.compare([first], NOW_US)
-
-    assert second.broker == {"a": b"1"}
-
-
-@pytest.fixture
-def many():
-    store = RetainedStore(1, tombstone_keep_us=10**9)
-    for number in range(2 * RETAINED_ENTRIES_MAX):
-        store.put(f"t/{number}", Version(5, 0, 1), 7, deleted=False, now_us=5)
-    return store
-
-
-def read(round_, way, store, filter="t/#"):
-    """Offer and pages; how many pages it took."""
-    post, pages = round_.on_offer(way, make_offer(filter, buckets_of(store, filter))), 0
-    while post:
-        ((_, pull),) = post
-        pages += 1
-        post = round_.on_page(way, answer_pull(store, pull))
-    return pages
-
-
-def test_long_lists_come_in_pages_and_values_in_parts(many):
-    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
-
-    assert read(round_, (2, 1), many) == 2
-    round_.decide(NOW_US)
-    assert round_.undecided, "a part of them was looked at"
-    round_.decide(NOW_US)
-    assert not round_.undecided
-    asked = []
-    while (ask := round_.next_ask()) is not None:
-        asked.append(len(ask[1].topics))
-
-    assert asked == [ASK_TOPICS_MAX] * 4
-
-
-def test_only_buckets_that_differ_are_read(many):
-    other = RetainedStore(2, tombstone_keep_us=10**9)
-    other.load(many.save()())
-    other.put("t/1", Version(6, 0, 1), 8, deleted=False, now_us=5)
-    round_ = Round(many, wanted=lambda topic: True, own={"t/#": buckets_of(many, "t/#")})
-
-    ((_, pull),) = round_.on_offer((1, 2), make_offer("t/#", buckets_of(other, "t/#")))
-
-    assert isinstance(pull, RetainedPull)
-    assert pull.mask == 1 << other.get("t/1").bucket
-
-
-def test_what_did_not_fit_into_an_answer_is_asked_for_next(many):
-    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
-    read(round_, (2, 1), many)
-    round_.decide(NOW_US)
-    way, ask = round_.next_ask()
-    entry = RetainedEntry(ask.topics[0], 5, 0, 1, 7, deleted=False)
-
-    taken = round_.on_values(way, RetainedValues("t/#", (entry,), (b"packet",)))
-
-    assert taken == [(entry, b"packet")]
-    assert round_.next_ask()[1].topics == ask.topics[1:]
-
-
-def test_what_was_asked_for_with_a_value_that_comes_in_parts_comes_after_it(many):
-    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
-    read(round_, (2, 1), many)
-    round_.decide(NOW_US)
-    way, ask = round_.next_ask()
-    first, second, *rest = ask.topics
-    assert ask.at == 0
-
-    whole = bytes(range(256)) * 1_000
-    entry, came = RetainedEntry(second, 5, 0, 1, 7, deleted=False), []
-    while not came:  # the first one is gone
-        part = whole[ask.at : ask.at + PART_BYTES]
-        came = round_.on_values(way, RetainedValues("t/#", (entry,), (part,), ask.at, len(whole)))
-        _, ask = round_.next_ask()
-
-    assert came == [(entry, whole)]
-    assert first not in ask.topics
-    assert ask.topics == tuple(rest)
-    assert ask.at == 0
-
-
-def test_what_is_wanted_no_more_when_its_turn_comes_is_not_asked_for(many):
-    wanted = {f"t/{number}" for number in range(2 * RETAINED_ENTRIES_MAX)}
-    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=wanted.__contains__)
-    read(round_, (2, 1), many)
-    while round_.undecided:
-        round_.decide(NOW_US)
-    first = round_.next_ask()[1].topics
-    assert len(first) == ASK_TOPICS_MAX
-
-    wanted.intersection_update(sorted(wanted.difference(first))[::100])
-
-    asked = []
-    while (ask := round_.next_ask()) is not None:
-        asked += ask[1].topics
-    assert set(asked) == wanted
-
-
-def test_few_values_are_asked_for_before_many_and_what_is_set_aside_is_not(many):
-    many.put("few/1", Version(5, 0, 1), 7, deleted=False, now_us=5)
-    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
-    read(round_, (2, 1), many)
-    read(round_, (2, 1), many, "few/#")
-    while round_.undecided:
-        round_.decide(NOW_US)
-
-    round_.few_first()
-    assert round_.next_ask()[1].filter == "few/#"
-    assert round_.next_ask()[1].filter == "t/#"
-    round_.set_aside("t/#")
-    assert round_.next_ask() is None
-
-
-def test_what_waits_is_read_when_something_is_set_aside(many):
-    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
-    for peer in range(3, 3 + PULLS_AT_ONCE_MAX):
-        assert round_.on_offer((2, peer), make_offer("t/#", buckets_of(many, "t/#")))
-    assert round_.on_offer((2, 1), make_offer("+/1", buckets_of(many, "+/1"))) == []
-
-    ((way, pull),) = round_.set_aside("t/#")
-
-    assert (way, pull.filter) == ((2, 1), "+/1")
-    assert round_.reading
-
-
-def test_an_answer_that_nobody_asked_for_changes_nothing(many):
-    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
-    values = RetainedValues("t/#", (), ())
-
-    assert round_.on_values((2, 1), values) is None
-    read(round_, (2, 1), many)
-    round_.decide(NOW_US)
-    round_.next_ask()
-    assert round_.on_values((2, 9), values) is None
-    assert round_.on_values((2, 1), values) == []
-
-
-def test_a_peer_that_answers_with_nothing_is_not_asked_for_ever(many):
-    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
-    read(round_, (2, 1), many)
-    while round_.undecided:
-        round_.decide(NOW_US)
-
-    asks = 0
-    while (ask := round_.next_ask()) is not None:
-        asks += 1
-        round_.on_values(ask[0], RetainedValues("t/#", (), ()))
-
-    assert asks == 2 * RETAINED_ENTRIES_MAX / ASK_TOPICS_MAX
-
-
-def heard(round_, way, time_us, digest=7):
-    """A peer has a version of the topic a."""
-    entry = RetainedEntry("a", time_us, 0, way[-1], digest, deleted=False)
-    round_.on_news(way, RetainedNews("#", (entry,)))
-
-
-def test_nobody_is_told_of_a_version_that_is_not_newer_than_his():
-    store = RetainedStore(1, tombstone_keep_us=10**9)
-    store.put("a", Version(5, 0, 1), 7, deleted=False, now_us=5)
-    round_ = Round(store, wanted=lambda topic: True)
-    heard(round_, (1, 2), 4)
-    heard(round_, (1, 3), 6)
-    heard(round_, (1, 4), 7)
-
-    told = {way[-1]: [e.time_us for e in news.entries] for way, news in round_.news()}
-
-    assert told[2] == [5]  # the value of 7 was not fetched
-    assert told.get(3, []) == []
-    assert 4 not in told
-
-
-def test_what_became_known_while_lists_were_read_is_not_asked_for():
-    store = RetainedStore(1, tombstone_keep_us=10**9)
-    round_ = Round(store, wanted=lambda topic: True)
-    heard(round_, (1, 2), 4)
-    store.put("a", Version(5, 0, 1), 7, deleted=False, now_us=5)
-
-    round_.decide(NOW_US)
-
-    assert round_.next_ask() is None
-    assert store.get("a").version == Version(5, 0, 1)
-
-
-def test_a_known_value_that_our_broker_may_not_hold_is_fetched_again():
-    store = RetainedStore(1, tombstone_keep_us=10**9)
-    store.put("a", Version(3, 0, 1), 7, deleted=False, here=False, now_us=5)
-    round_ = Round(store, wanted=lambda topic: True)
-    heard(round_, (1, 2), 4)
-
-    round_.decide(NOW_US)
-
-    assert round_.next_ask()[1].topics == ("a",)
-
-
-def test_a_value_that_our_broker_refused_is_not_fetched_until_it_changes_or_the_broker_restarts():
-    store = RetainedStore(1, tombstone_keep_us=10**9)
-
-    def fetched(time_us):
-        round_ = Round(store, wanted=lambda topic: True)
-        heard(round_, (1, 2), time_us)
-        round_.decide(NOW_US)
-        return round_.next_ask() is not None
-
-    assert fetched(4)
-    store.refuse("a", 7)
-    assert not fetched(4)
-    store.refuse("a", 8)
-    assert fetched(5)
-    store.refuse("a", 7)
-    store.broker_restarted()
-    assert fetched(4)
-
-
-def test_pages_out_of_turn_and_topics_beside_the_filter_change_nothing(many):
-    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
-    ((_, pull),) = round_.on_offer((2, 1), make_offer("t/#", buckets_of(many, "t/#")))
-    second = answer_pull(many, RetainedPull("t/#", pull.mask, "t/9"))
-
-    assert round_.on_page((2, 1), second) == []
-    beside = RetainedEntry("secret", 5, 0, 1, 7, deleted=False)
-    round_.on_news((2, 1), RetainedNews("t/#", (beside,)))
-    assert round_.give_up_reading() == 1
-    round_.decide(NOW_US)
-    assert round_.next_ask() is None
-
-
-def test_what_a_peer_offered_and_no_longer_knows_is_asked_for_another_time(many):
-    round_ = Round(RetainedStore(3, tombstone_keep_us=1_000), wanted=lambda topic: True)
-    [(_, pull)] = round_.on_offer((3, 1), make_offer("#", buckets_of(many, "#")))
-    forgetful = RetainedStore(1, tombstone_keep_us=1_000)
-
-    round_.on_page((3, 1), answer_pull(forgetful, pull))
-
-    assert not round_.reading
-    assert round_.give_up_reading() == 1
-
-
-def test_a_value_that_our_broker_has_without_a_place_for_its_version_is_not_fetched(many):
-    has = {topic: entry.digest for topic, entry in entries(many)}
-    changed = next(iter(has))
-    has[changed] += 1
-    full = RetainedStore(3, topics_max=1, tombstone_keep_us=1_000)
-    round_ = Round(full, wanted=lambda topic: True, found=has.get)
-    post = round_.on_offer((3, 1), make_offer("#", buckets_of(many, "#")))
-    while post:
-        [(_, pull)] = post
-        post = round_.on_page((3, 1), answer_pull(many, pull))
-
-    round_.decide(NOW_US)
-
-    assert round_.next_ask()[1].topics == (changed,)
+class Stage:
+    """A comparison of broker 9 with peers, 1 to 8; prints letters that are posted, and decisions.
+
+    ``has 1 t/# 512`` fills a peer's table with values below a filter; ``has 9 a 5`` sets one at
+    version 5, ``--elsewhere`` without our broker having it. ``offer 1 t/#`` prints the first page
+    that is asked for, ``read`` reads all pages. ``ask`` and ``asks`` print what is asked for: how
+    many topics, or which if they are few.
+    """
+
+    def __init__(self):
+        self.stores = {id: RetainedStore(id, tombstone_keep_us=10**9) for id in range(1, 10)}
+        self.wanted = None
+        self.found = {}
+        self.way, self.question = (), None
+        self._round()
+
+    def do(self, command, *words):
+        return getattr(self, f"_{command}")(*words) or ()
+
+    def _round(self):
+        """Another comparison begins."""
+        self.round = Round(
+            self.stores[9],
+            wanted=lambda topic: self.wanted is None or topic in self.wanted,
+            found=self.found.get,
+            own={"t/#": buckets_of(self.stores[9], "t/#")} if len(self.stores[9]) else {},
+        )
+
+    def _has(self, id, topic, number, *how):
+        count = int(number) if topic.endswith("/#") else 1
+        for place in range(count):
+            name = topic.replace("#", str(place))
+            version = Version(5 if topic.endswith("/#") else int(number), 0, 1)
+            here = "--elsewhere" not in how
+            self.stores[int(id)].put(name, version, 7, deleted=False, here=here, now_us=5)
+
+    def _forgets(self, id):
+        self.stores[int(id)] = RetainedStore(int(id), tombstone_keep_us=10**9)
+
+    def _same(self, id):
+        """We have all that the peer has."""
+        self.stores[9].load(self.stores[int(id)].save()())
+        self._round()
+
+    def _broker_has(self, id, *but):
+        """Our broker has the peer's values, but others on some topics; our table has no place."""
+        values = {topic: entry.digest for topic, entry in entries(self.stores[int(id)])}
+        self.found = values | dict.fromkeys(but, 8)
+        self.stores[9] = RetainedStore(9, topics_max=1, tombstone_keep_us=10**9)
+        self._round()
+
+    def _wants(self, *topics):
+        self.wanted = set(topics)
+
+    def _refuse(self, topic, digest):
+        """Our broker does."""
+        self.stores[9].refuse(topic, int(digest))
+
+    def _restarted(self):
+        self.stores[9].broker_restarted()
+
+    def _offer(self, id, filter):
+        store = self.stores[int(id)]
+        self.post = self.round.on_offer((9, int(id)), make_offer(filter, buckets_of(store, filter)))
+        return self._posted()
+
+    def _posted(self):
+        for way, pull in self.post:
+            which = pull.mask.bit_length() - 1 if pull.mask.bit_count() == 1 else "some"
+            yield f"pull {pull.filter} of {way[-1]}, bucket {which}"
+
+    def _page(self, id, after=None):
+        """A peer answers the pull that was posted; ``after``: another page than we asked for."""
+        ((way, pull),) = self.post
+        if after is not None:
+            pull = RetainedPull(pull.filter, pull.mask, after)
+        self.post = self.round.on_page(way, answer_pull(self.stores[int(id)], pull))
+        return self._posted()
+
+    def _read(self, id, filter):
+        pages = 0
+        for _ in self._offer(id, filter):
+            while self.post:
+                pages += 1
+                list(self._page(id))
+        yield f"{pages} pages"
+
+    def _set_aside(self, filter):
+        self.post = self.round.set_aside(filter)
+        return self._posted()
+
+    def _news(self, id, time_us, topic="a", filter="#"):
+        entry = RetainedEntry(topic, int(time_us), 0, int(id), 7, deleted=False)
+        self.round.on_news((9, int(id)), RetainedNews(filter, (entry,)))
+
+    def _few_first(self):
+        self.round.few_first()
+
+    def _give_up_reading(self):
+        yield f"{self.round.give_up_reading()} unread"
+
+    def _decide(self, *how):
+        self.round.decide(NOW_US)
+        while "--all" in how and self.round.undecided:
+            self.round.decide(NOW_US)
+        if self.round.undecided:
+            yield "more to decide"
+
+    def _ask(self):
+        asked = self.round.next_ask()
+        if asked is None:
+            yield "nothing"
+            return
+        self.way, self.question = asked
+        topics = self.question.topics
+        many = topics[0] if len(topics) == 1 else f"{len(topics)} from {topics[0]}"
+        yield f"{many} of {self.way[-1]}" + f" at {self.question.at}" * bool(self.question.at)
+
+    def _asks(self, *answer):
+        """All, one after the other; ``--empty``: each is answered with nothing."""
+        line = None
+        while line != "nothing":
+            (line,) = self._ask()
+            if answer:
+                self.round.on_values(self.way, RetainedValues("t/#", (), ()))
+            yield line
+
+    def _values(self, id, *topics):
+        made = [RetainedEntry(topic, 5, 0, 1, 7, deleted=False) for topic in topics]
+        values = RetainedValues("t/#", tuple(made), tuple(b"packet" for _ in topics))
+        return self._taken(self.round.on_values((9, int(id)), values))
+
+    def _part(self, topic):
+        """The part that was asked for, of a long value on this topic."""
+        at = self.question.at
+        entry, part = RetainedEntry(topic, 5, 0, 1, 7, deleted=False), LONG[at : at + PART_BYTES]
+        values = RetainedValues("t/#", (entry,), (part,), at, len(LONG))
+        return self._taken(self.round.on_values(self.way, values))
+
+    def _taken(self, taken):
+        yield "asked for by nobody" if taken is None else f"{len(taken)} taken"
+        yield from (f"{entry.topic} whole" for entry, packet in taken or () if packet == LONG)
+
+    def _told(self):
+        """What peers are told that are behind."""
+        for way, news in self.round.news():
+            yield f"{way[-1]} of {' '.join(f'{e.topic} {e.time_us}' for e in news.entries)}"
+
+    def _known(self, topic):
+        yield str(self.stores[9].get(topic).version.time_us)
+
+
+@scenes(Path(__file__).parent / "round.txt")
+def test_transcript(path, number):
+    assert RETAINED_ENTRIES_MAX == 512, "the scenes count in pages of so many"
+    play(path, number, Stage())

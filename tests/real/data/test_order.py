@@ -137,7 +137,9 @@ async def node_lives(port, node, chance):
             while (step := next(steps)) < death:
                 client.link.publish(f"sp/g/NDATA/{node}", f"{node} {step}".encode())
                 await asyncio.sleep(chance.uniform(0, 0.02))
-            await client.link.close(with_will=True)
+            code = mqtt5.DisconnectReasonCode.DISCONNECT_WITH_WILL_MESSAGE
+            client.link.write_packets([mqtt5.DisconnectPacket(reason_code=code).write()], 1)
+            await client.link.close()
 
 
 async def cut_once(grid):

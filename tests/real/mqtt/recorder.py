@@ -8,6 +8,7 @@ from typing import Any
 import mqtt5
 
 from federator.runtime.mqtt.link import Endpoint, Inbound, LinkObserver, MqttLink
+from tests.real.polling import until
 
 
 class Recorder(LinkObserver):
@@ -45,9 +46,12 @@ class Recorder(LinkObserver):
 
 @contextlib.asynccontextmanager
 async def running(
-    port: int, recorder: Recorder, *filters: str, **arguments: Any
+    port: int, recorder: Recorder, *filters: str, wait: bool = True, **arguments: Any
 ) -> AsyncIterator[MqttLink]:
-    """A link to 127.0.0.1:``port`` that wants ``filters``; cancelled at the end."""
+    """A link to 127.0.0.1:``port`` that has subscribed ``filters``; cancelled at the end.
+
+    Without ``wait`` it has only begun to connect.
+    """
     endpoint = arguments.pop("endpoint", None) or Endpoint("127.0.0.1", port)
     arguments.setdefault("client_id", "federator-test")
     arguments.setdefault("reconnect_max_ms", 200)
@@ -55,6 +59,8 @@ async def running(
     link.subscribe([mqtt5.TopicFilter(pattern) for pattern in filters])
     task = asyncio.create_task(link.run(), name="link under test")
     try:
+        if wait:
+            await until(lambda: link.subscribed, "subscribed")
         yield link
     finally:
         task.cancel()

@@ -2,16 +2,13 @@
 
 import base64
 import json
-from datetime import UTC, datetime
 
 import pytest
 
-from federator.config.certificates import client_context
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.ways.proxy import HEAD_BYTES_MAX, HttpProxy
 from lab.grid.processes.ports import free_ports
-from tests.certificates import tls_listener
 from tests.real.client import Client
 from tests.real.flow import running
 from tests.real.links.test_outbox import NOWHERE, Pair
@@ -37,25 +34,6 @@ async def test_a_link_leads_through_the_proxy(broker):
             await until(lambda: client.link.connected, "connected")
 
     assert proxy.asked == [f"CONNECT 127.0.0.1:{broker.port} HTTP/1.1"]
-
-
-async def test_tls_is_spoken_with_the_broker_and_its_name_is_checked(start_broker, keys):
-    (port,) = free_ports(1)
-    await start_broker(extra_config=tls_listener(keys, port))
-    files = {"cert_file": keys / "client.pem", "key_file": keys / "client.key"}
-    right, wrong = (
-        client_context(ca_file=keys / name, now=datetime.now(UTC), **files)
-        for name in ("broker.pem", "other.pem")
-    )
-    async with http_proxy.HttpProxy() as proxy:
-        good = by_proxy(at(port, proxy.port, tls=right))
-        async with running(good):
-            await until(lambda: good.link.connected, "connected")
-        bad = by_proxy(at(port, proxy.port, tls=wrong))
-        async with running(bad):
-            await until(lambda: bad.link.last_error, "refused")
-
-    assert "certificate not accepted" in bad.link.last_error
 
 
 @pytest.mark.parametrize(

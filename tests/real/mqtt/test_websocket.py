@@ -78,18 +78,6 @@ async def test_packets_as_long_as_frames_of_a_federation_arrive(start_broker):
     assert taker.payloads == payloads
 
 
-async def test_a_long_packet_comes_whole(port):
-    client = InWebSocket(at(port))
-    client.link.subscribe([mqtt5.TopicFilter("a")])
-
-    async with running(client):
-        await until(lambda: client.present, "connected")
-        client.link.publish("a", b"x" * 30_000)
-        await until(lambda: client.came, "came")
-
-    assert client.payloads == [b"x" * 30_000]
-
-
 async def test_a_session_is_wiped_in_websockets_too(port):
     connect = mqtt5.ConnectPacket("x", clean_start=True).write()
 
@@ -97,27 +85,36 @@ async def test_a_session_is_wiped_in_websockets_too(port):
 
 
 @pytest.mark.parametrize("by_proxy", [False, True])
-async def test_tls_is_spoken_with_the_broker_and_its_name_is_checked(start_broker, keys, by_proxy):
+@pytest.mark.parametrize("websocket", [None, "/mqtt"])
+async def test_tls_is_spoken_with_the_broker_and_its_name_is_checked(
+    start_broker, keys, websocket, by_proxy
+):
     (port,) = free_ports(1)
-    await start_broker(extra_config=(*tls_listener(keys, port), WEBSOCKETS))
+    await start_broker(
+        extra_config=(*tls_listener(keys, port), *([WEBSOCKETS] if websocket else []))
+    )
     files = {"cert_file": keys / "client.pem", "key_file": keys / "client.key"}
     right, wrong = (
         client_context(ca_file=keys / name, now=datetime.now(UTC), **files)
         for name in ("broker.pem", "other.pem")
     )
     async with http_proxy.HttpProxy() as proxy:
-        way = {"proxy": HttpProxy("127.0.0.1", proxy.port)} if by_proxy else {}
-        good = InWebSocket(at(port, tls=right, **way))
+        proxies = {"proxy": HttpProxy("127.0.0.1", proxy.port)} if by_proxy else {}
+        way = {"websocket": websocket, **proxies}
+        good = InWebSocket(Endpoint("127.0.0.1", port, tls=right, **way))
         good.link.subscribe([mqtt5.TopicFilter("a")])
         async with running(good):
             await until(lambda: good.link.connected, "connected")
-            good.link.publish("a", b"x" * 100_000)
+            good.link.publish("a", b"x" * 1_000_000)
             await until(lambda: good.came, "came back")
-        bad = InWebSocket(at(port, tls=wrong, **way))
-        async with running(bad):
-            await until(lambda: bad.link.last_error, "refused")
+        bad, plain = (InWebSocket(Endpoint("127.0.0.1", port, tls=t, **way)) for t in (wrong, None))
+        async with running(bad, plain):
+            await until(lambda: bad.link.last_error and plain.link.last_error, "refused")
 
     assert "certificate not accepted" in bad.link.last_error
+    if not websocket:
+        hint = f": is it an MQTT 5 broker, or does port {port} want TLS (mqtts://)?"
+        assert plain.link.last_error.endswith(hint)
     assert set(proxy.asked) == ({f"CONNECT 127.0.0.1:{port} HTTP/1.1"} if by_proxy else set())
 
 

@@ -34,8 +34,8 @@ def owed(folder):
     one = FilterFile(folder, OWED)
     while True:
         last = int(max(one.load(), default="0"))
-        assert one.note(f"{last + 1:09}", 0)
-        one.forget(f"{last:09}")
+        assert one.alter({f"{last + 1:09}": 0})
+        one.alter({f"{last:09}": None})
         yield last + 1
 
 

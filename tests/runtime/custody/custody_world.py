@@ -1,6 +1,8 @@
-"""What the tests of the custody log share: records as an origin makes them, and a stupid log."""
+"""What the tests of the custody log share: records as an origin makes them."""
 
-from bisect import bisect_right
+import contextlib
+
+import pytest
 
 from federator.protocol.custody.ports import Record
 from federator.runtime.custody.log import CustodyLog
@@ -36,38 +38,17 @@ def add(log, *filters_of_each, **how):
     return records
 
 
-class StupidLog:
-    """Everything in one list."""
+def reopening(open_):
+    """A fixture that opens in ``tmp_path`` as ``open_`` does, and closes what it opened before."""
 
-    def __init__(self):
-        self.records = []
-        self.oldest = 1
+    @pytest.fixture
+    def opened(tmp_path):
+        with contextlib.ExitStack() as last:
 
-    def held(self):
-        return [record for record in self.records if record.seq >= self.oldest]
+            def again(**how):
+                last.close()
+                return last.enter_context(contextlib.closing(open_(tmp_path, **how)))
 
-    def chain(self, one):
-        return [r.seq for r in self.records if one in [r.keys[i : i + 8] for i in at(r)]]
+            yield again
 
-    def head(self, one):
-        return max(self.chain(one), default=0)
-
-    def select(self, one, after, limit):
-        seqs = [seq for seq in self.chain(one) if seq >= self.oldest]
-        start = bisect_right(seqs, after)
-        return seqs[start : start + limit]
-
-    def floor(self, one, after):
-        return max([seq for seq in self.chain(one) if seq < self.oldest] + [after])
-
-    def first_since(self, one, time_us):
-        latest = 0
-        for record in self.records:
-            latest = max(latest, record.time_us)
-            if record.seq >= self.oldest and record.seq in self.chain(one) and latest >= time_us:
-                return record.seq
-        return None
-
-
-def at(record):
-    return range(0, len(record.keys), 8)
+    return opened

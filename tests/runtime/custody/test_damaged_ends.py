@@ -5,7 +5,9 @@ import pytest
 from federator.runtime.custody.segment import HEADER_BYTES, LABEL_BYTES
 from federator.runtime.storage import damage
 from federator.runtime.storage.durable import LEAP
-from tests.runtime.custody.custody_world import add, key, open_log
+from tests.runtime.custody.custody_world import add, key, open_log, reopening
+
+opened = reopening(open_log)
 
 
 def left_by(folder, *filters_of_each, **how):
@@ -24,47 +26,44 @@ def flip(path, at):
 
 
 @pytest.mark.parametrize("size", [HEADER_BYTES // 2, HEADER_BYTES - 1])
-def test_no_number_is_used_twice_when_a_cut_leaves_one_header(tmp_path, size):
+def test_no_number_is_used_twice_when_a_cut_leaves_one_header(tmp_path, size, opened):
     [path] = left_by(tmp_path, {1}, {1})
     path.write_bytes(path.read_bytes()[:size])
 
-    log = open_log(tmp_path)
+    log = opened()
 
     assert log.next_seq == 1 + LEAP
-    log.close()
 
 
-def test_records_of_a_page_cut_to_its_header_are_missed(tmp_path):
+def test_records_of_a_page_cut_to_its_header_are_missed(tmp_path, opened):
     _, path, _ = left_by(tmp_path, *[{1}] * 20, segment_bytes=440)
     path.write_bytes(path.read_bytes()[:HEADER_BYTES])
 
-    open_log(tmp_path).close()
+    opened().close()
 
     assert damage.found(tmp_path) == {"custody": 1}
 
 
 @pytest.mark.parametrize("from_end", [1, 9, 16], ids=["checksum", "body", "number before"])
-def test_the_last_record_stays_on_its_chain_when_it_is_damaged(tmp_path, from_end):
+def test_the_last_record_stays_on_its_chain_when_it_is_damaged(tmp_path, from_end, opened):
     [path] = left_by(tmp_path, {1}, {2}, {1})
     flip(path, path.stat().st_size - from_end)
 
-    log = open_log(tmp_path)
+    log = opened()
 
     assert log.head(key(1)) == 3
     assert log.is_lost(3)
     assert log.next_seq == 4
     [after] = add(log, {1})
     assert after.prevs == (3,)
-    log.close()
 
 
-def test_a_number_before_that_is_damaged_takes_no_record_off_its_chain(tmp_path):
+def test_a_number_before_that_is_damaged_takes_no_record_off_its_chain(tmp_path, opened):
     [path] = left_by(tmp_path, {1}, {1}, {2})
     record_bytes = (path.stat().st_size - HEADER_BYTES) // 3
     flip(path, HEADER_BYTES + record_bytes + LABEL_BYTES + len(key(1)))
 
-    log = open_log(tmp_path)
+    log = opened()
 
     assert log.head(key(1)) == 2
     assert log.is_lost(2)
-    log.close()

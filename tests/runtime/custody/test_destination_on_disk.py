@@ -3,6 +3,7 @@
 import errno
 import os
 from itertools import count, pairwise
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from federator.protocol.forwarding.frames import CUSTODY_FLAG
 from federator.protocol.types import Millis, Now
 from federator.runtime.custody.stores import CustodyStores
 from tests.protocol.frames import made_frame
+from tests.transcripts import play, scenes
 
 KEY = b"filter 1"
 START_MS = Millis(100_000)
@@ -107,63 +109,70 @@ def lives(tmp_path):
     return Lives(tmp_path)
 
 
-def test_a_restarted_agent_goes_on_behind_what_its_broker_has(lives):
-    lives.arrive(1)
-    lives.arrive(2)
+class Stage:
+    """One agent after another at one broker; prints the numbers that are published there.
 
-    lives.kill()
-    lives.marker_comes()
-    for seq in (1, 2, 3):
-        lives.arrive(seq)
+    ``arrive 5:2`` is number 5 with 2 before it on its chain; ``--body=``, ``--epoch=``. In
+    ``word 6:3`` its origin says what it made before the number that is doubted. ``kill`` begins
+    the next life.
+    """
 
-    assert lives.broker.came == [1, 2, 3]
+    def __init__(self, folder):
+        self.lives = Lives(folder)
+
+    def do(self, command, *words):
+        count = len(self.lives.broker.came)
+        yield from getattr(self, f"_{command}")(*words) or ()
+        if came := self.lives.broker.came[count:]:
+            yield "publishes " + " ".join(map(str, came))
+
+    def _arrive(self, *words, **how):
+        options = dict(word[2:].split("=") for word in words if word.startswith("--"))
+        body, epoch = options.get("body", "body").encode(), int(options.get("epoch", 1))
+        for word in words[: len(words) - len(options)]:
+            number, _, prev = word.partition(":")
+            before = int(prev) if prev else None
+            self.lives.arrive(int(number), prev=before, body=body, epoch=epoch, **how)
+
+    def _arrive_late(self, number):
+        """As long after our broker came up as we wait for the marker."""
+        self._arrive(number, now_ms=Millis(START_MS + MARKER_WAIT_MS))
+
+    def _enter(self, number):
+        """It is entered in the journal, and its broker is not reached."""
+        self._arrive(number, flush=False)
+        self.lives.broker.reached = False
+        self.lives.agent.flush(self.lives.now())
+        self.lives.broker.reached = True
+
+    def _word(self, word, *options):
+        asked = [q.chains[0].after for q in self.lives.receiver.doubts.questions(self.lives.now())]
+        number, _, prev = word.partition(":")
+        epoch = next((int(option[8:]) for option in options), 1)
+        frame = self.lives.frame(int(number), prev=int(prev), epoch=epoch)
+        self.lives.agent.on_word(frame, self.lives.now())
+        yield f"asked about {' '.join(map(str, asked))}"
+
+    def _kill(self):
+        self.lives.kill()
+
+    def _marker_comes(self):
+        self.lives.marker_comes()
+
+    def _marker_is_lost(self):
+        self.lives.broker.marker = None
+
+    def _broker_is_back(self):
+        self.lives.agent.on_local_up(START_MS)
+        yield "marker" if self.lives.broker.marker is not None else "no marker"
+
+    def _state(self):
+        yield "started" if self.lives.agent.started else "not started"
 
 
-def test_what_was_in_the_journal_and_not_at_the_broker_is_delivered_after_all(lives):
-    """Killed between the journal and the broker, with the very first frame."""
-    lives.arrive(1, flush=False)
-    lives.broker.reached = False
-    lives.agent.flush(lives.now())
-    lives.broker.reached = True
-
-    lives.kill()
-    lives.marker_comes()
-    lives.arrive(1)
-
-    assert lives.broker.came == [1]
-
-
-def test_frames_before_the_marker_are_refused_while_one_may_come(lives):
-    lives.arrive(1)
-
-    lives.kill()
-    lives.arrive(1)
-    lives.arrive(2)
-    assert not lives.agent.started
-    lives.marker_comes()
-    lives.arrive(1)
-    lives.arrive(2)
-
-    assert lives.broker.came == [1, 2]
-
-
-def test_a_broker_that_lost_the_marker_is_not_waited_for_for_ever(lives):
-    lives.arrive(1)
-    lives.broker.marker = None
-
-    lives.kill()
-    lives.arrive(2, now_ms=Millis(START_MS + MARKER_WAIT_MS))
-
-    assert lives.broker.came == [1, 2]
-
-
-def test_a_broker_that_came_back_without_the_marker_is_given_it_again(lives):
-    lives.arrive(1)
-    lives.broker.marker = None
-
-    lives.agent.on_local_up(START_MS)
-
-    assert lives.broker.marker is not None
+@scenes(Path(__file__).parent / "destination.txt")
+def test_transcript(tmp_path, path, number):
+    play(path, number, Stage(tmp_path))
 
 
 def test_since_when_our_clients_want_what_is_known_after_a_kill_before_the_first_frame(lives):
@@ -176,24 +185,6 @@ def test_since_when_our_clients_want_what_is_known_after_a_kill_before_the_first
     lives.agent.save()
     lives.kill()
     assert lives.receiver.since_us[KEY] == since_us
-
-
-@pytest.mark.parametrize("lie", [b"body", b"another"])
-def test_what_came_after_a_lie_does_not_come_again_when_the_chain_goes_back(lives, lie):
-    for seq in (1, 2):
-        lives.arrive(seq)
-    lives.arrive(5, prev=2, body=lie)  # which its origin never made: 3 and 4 are left out
-    lives.arrive(6)
-
-    lives.arrive(3)  # so there is one
-    (question,) = lives.receiver.doubts.questions(lives.now())
-    assert question.chains[0].after == 3
-    lives.agent.on_word(lives.frame(6, prev=3), lives.now())
-    for seq in (3, 4, 5, 6):
-        lives.arrive(seq)
-
-    true_5 = [5] if lie != b"body" else []
-    assert lives.broker.came == [1, 2, 5, 6, 3, 4, *true_5]
 
 
 def test_what_came_while_the_disk_was_full_and_after_it_comes_once(lives, monkeypatch):
@@ -215,19 +206,6 @@ def test_what_came_while_the_disk_was_full_and_after_it_comes_once(lives, monkey
 
 def no_space(deliveries):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def test_numbers_that_begin_anew_are_no_copies_though_the_content_is_the_same(lives):
-    for seq in (1, 2):
-        lives.arrive(seq)
-
-    lives.arrive(1, epoch=2)  # its log was lost: the origin is asked
-    assert lives.receiver.doubts.questions(lives.now())
-    lives.agent.on_word(lives.frame(1, prev=0, epoch=2), lives.now())
-    for seq in (1, 2, 3):
-        lives.arrive(seq, epoch=2)
-
-    assert lives.broker.came == [1, 2, 1, 2, 3]
 
 
 def true_numbers_that_came(lives):

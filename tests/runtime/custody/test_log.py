@@ -15,9 +15,12 @@ from federator.runtime.custody.segment import HEADER_BYTES, decode, encode, file
 from federator.runtime.storage import damage
 from federator.runtime.storage.durable import LEAP
 from federator.runtime.storage.inventory import Inventory
-from tests.runtime.custody.custody_world import BOOT, T0_US, StupidLog, add, key, make, open_log
+from tests.protocol.custody.archive import Archive
+from tests.runtime.custody.custody_world import BOOT, T0_US, add, key, make, open_log, reopening
 
 OTHER_BOOT = bytes(16)[:-1] + b"\1"
+
+opened = reopening(open_log)
 
 
 def files(folder):
@@ -72,12 +75,12 @@ def test_the_log_does_what_one_list_of_everything_does(
     folder = tmp_path_factory.mktemp("log")
     now_us = T0_US
     how = {"bytes_max": bytes_max, "age_max_s": age_max_s, "wall_clock_us": lambda: now_us}
-    log, model = open_log(folder, **how), StupidLog()
+    log, model = open_log(folder, **how), Archive()
     epoch = log.epoch
 
     for act, what in acts:
         if act == "append":
-            model.records += add(log, *what, time_us=now_us, body=bytes(150))
+            model.frames += add(log, *what, time_us=now_us, body=bytes(150))
         elif act == "wait":
             now_us += what
         elif act == "expire":
@@ -86,7 +89,7 @@ def test_the_log_does_what_one_list_of_everything_does(
         else:
             log.close()
             log = open_log(folder, **how)
-        model.oldest = log.oldest_seq
+        model.gone = log.oldest_seq - 1
         check_equal(log, model, now_us)
     assert log.epoch == epoch
     log.close()
@@ -94,24 +97,23 @@ def test_the_log_does_what_one_list_of_everything_does(
 
 def check_equal(log, model, now_us):
     held = model.held()
-    assert log.next_seq == len(model.records) + 1
+    assert log.next_seq == len(model.frames) + 1
     assert log.records == len(held)
-    assert [log.read(record.seq) for record in model.records[-20:]] == [
-        record if record.seq >= model.oldest else None for record in model.records[-20:]
-    ]
+    for record in model.frames[-20:]:
+        assert log.read(record.seq) == model.read(record.seq)
     assert list(log.recent(10)) == held[:-11:-1]
     for one in map(key, range(1, 6)):
         assert log.head(one) == model.head(one)
-        for after in (0, 3, model.oldest, log.next_seq):
+        for after in (0, 3, log.oldest_seq, log.next_seq):
             assert log.floor(one, after) == model.floor(one, after)
-            assert log.select(one, after, limit=3) == model.select(one, after, 3)
+            assert log.select(one, after, limit=3) == model.select(one, after, limit=3)
         at_or_before = model.first_since(one, (now_us - 1_000_000) // 1000 * 1000)
-        if not model.records or model.oldest == 1:
+        if not model.gone:
             assert log.first_since(one, now_us - 1_000_000) == at_or_before
 
 
-def test_what_is_too_much_is_dropped_from_the_front_and_counted(tmp_path):
-    log = open_log(tmp_path, bytes_max=40_000)
+def test_what_is_too_much_is_dropped_from_the_front_and_counted(tmp_path, opened):
+    log = opened(bytes_max=40_000)
 
     for _ in range(100):
         add(log, {1}, {1, 2}, body=bytes(300))
@@ -120,12 +122,11 @@ def test_what_is_too_much_is_dropped_from_the_front_and_counted(tmp_path):
     assert log.bytes == sum(path.stat().st_size for path in files(tmp_path))
     assert log.bytes > 40_000 * 3 // 4
     assert log.dropped_for_room == 200 - log.records == log.oldest_seq - 1
-    log.close()
 
 
-def test_what_is_too_old_is_dropped_though_nothing_comes_after(tmp_path):
+def test_what_is_too_old_is_dropped_though_nothing_comes_after(tmp_path, opened):
     now_us = T0_US
-    log = open_log(tmp_path, age_max_s=60, wall_clock_us=lambda: now_us)
+    log = opened(age_max_s=60, wall_clock_us=lambda: now_us)
     add(log, {1}, {2})
 
     now_us += 59_000_000
@@ -135,11 +136,10 @@ def test_what_is_too_old_is_dropped_though_nothing_comes_after(tmp_path):
 
     assert (log.records, log.dropped_by_age, log.oldest_seq, log.next_seq) == (0, 2, 3, 3)
     assert len(files(tmp_path)) == 1
-    log.close()
 
 
-def test_more_records_or_filters_than_the_table_holds_are_dropped(tmp_path):
-    log = open_log(tmp_path, bytes_max=8_000_000, segment_bytes=1_000, records_max=100)
+def test_more_records_or_filters_than_the_table_holds_are_dropped(opened):
+    log = opened(bytes_max=8_000_000, segment_bytes=1_000, records_max=100)
 
     for _ in range(200):
         add(log, {1}, {2})
@@ -150,35 +150,31 @@ def test_more_records_or_filters_than_the_table_holds_are_dropped(tmp_path):
     log.expire()
 
     assert log.records <= 5 + 2
-    log.close()
 
 
-def test_the_end_of_a_chain_is_known_after_all_of_it_was_dropped_and_restarts(tmp_path):
-    log = open_log(tmp_path, bytes_max=10_000)
+def test_the_end_of_a_chain_is_known_after_all_of_it_was_dropped_and_restarts(opened):
+    log = opened(bytes_max=10_000)
     add(log, {7}, {7})
     for _ in range(100):
         add(log, {1}, body=bytes(300))
     assert log.oldest_seq > 3
 
     for _ in range(2):
-        log.close()
-        log = open_log(tmp_path, bytes_max=10_000)
+        log = opened(bytes_max=10_000)
 
         assert log.head(key(7)) == 2
         assert log.floor(key(7), 0) == 2
         assert log.select(key(7), 0, limit=9) == []
     [record] = add(log, {7})
     assert record.prevs == (2,)
-    log.close()
 
 
-def test_another_boot_of_the_machine_keeps_the_log_and_leaps_ahead(tmp_path):
-    log = open_log(tmp_path)
+def test_another_boot_of_the_machine_keeps_the_log_and_leaps_ahead(opened):
+    log = opened()
     before = add(log, {1}, {2}, {1})
     epoch = log.epoch
-    log.close()
 
-    log = open_log(tmp_path, boot=OTHER_BOOT)
+    log = opened(boot=OTHER_BOOT)
     [after] = add(log, {1})
 
     assert log.epoch == epoch
@@ -186,40 +182,8 @@ def test_another_boot_of_the_machine_keeps_the_log_and_leaps_ahead(tmp_path):
     assert after.prevs == (3,)
     assert list(log.recent(9)) == [after, *reversed(before)]
     assert log.select(key(1), 0, limit=9) == [1, 3, after.seq]
-    log.close()
-    log = open_log(tmp_path, boot=OTHER_BOOT)
+    log = opened(boot=OTHER_BOOT)
     assert log.next_seq == after.seq + 1
-    log.close()
-
-
-def test_a_tail_torn_at_any_byte_costs_its_record_and_no_number_is_used_twice(tmp_path):
-    log = open_log(tmp_path)
-    before = add(log, {1}, {1, 2})
-    [path] = files(tmp_path)
-    sound = path.stat().st_size
-    add(log, {1, 3})
-    log.close()
-    whole = path.read_bytes()
-
-    for size in range(sound, len(whole)):
-        for old in files(tmp_path):
-            old.unlink()
-        path.write_bytes(whole[:size])
-        told = damage.found(tmp_path).total()
-        log = open_log(tmp_path)
-
-        assert list(log.recent(9)) == before[::-1]
-        assert damage.found(tmp_path).total() == told + (size > sound)
-        assert log.head(key(3)) == 0
-        assert log.next_seq == (3 if size == sound else 3 + LEAP)
-        [record] = add(log, {1})
-        assert record.prevs == (2,)
-        log.close()
-        told = damage.found(tmp_path).total()
-        log = open_log(tmp_path)
-        assert list(log.recent(9)) == [record, *before[::-1]]
-        assert damage.found(tmp_path).total() == told
-        log.close()
 
 
 def chains_of(log):
@@ -292,7 +256,7 @@ def former_segment(records, epoch=7):
     return header + b"".join(map(encode, records))
 
 
-def test_a_segment_of_an_older_release_is_read_and_goes_on(tmp_path):
+def test_a_segment_of_an_older_release_is_read_and_goes_on(tmp_path, opened):
     folder = tmp_path / "custody"
     folder.mkdir()
     records = [Record(seq, T0_US, 1, key(1), (seq - 1,), b"body%d" % seq) for seq in range(1, 6)]
@@ -300,57 +264,51 @@ def test_a_segment_of_an_older_release_is_read_and_goes_on(tmp_path):
     content[content.index(b"body3")] ^= 1
     (folder / file_name(7, 1)).write_bytes(content)
 
-    log = open_log(tmp_path)
+    log = opened()
     more = [record for _ in range(9) for record in add(log, {1}, body=bytes(100))]
-    log.close()
-    log = open_log(tmp_path)
+    log = opened()
 
     kept = [*records[:2], *records[3:], *more]
     assert log.epoch == 7
     assert list(log.recent(99))[::-1] == kept
     assert more[0].seq == 6
     assert log.select(key(1), 0, limit=99) == list(range(1, 15))
-    log.close()
 
 
-def test_what_a_client_hides_in_a_body_is_no_record_when_its_own_is_damaged(tmp_path):
-    log = open_log(tmp_path)
+def test_what_a_client_hides_in_a_body_is_no_record_when_its_own_is_damaged(tmp_path, opened):
+    log = opened()
     add(log, {1})
     forged = encode(Record(3, T0_US, 1, key(9), (0,), b"not of any client's rights"))
     add(log, {1}, body=forged)
     [path] = files(tmp_path)
     add(log, {1})
-    log.close()
     content = bytearray(path.read_bytes())
     at = content.index(forged) - 44  # the label: where it says how long it is
     content[at] ^= 1
     path.write_bytes(content)
 
-    log = open_log(tmp_path)
+    log = opened()
 
     assert [record.seq for record in log.recent(9)] == [3, 1]
     assert log.read(3).keys == key(1)
     assert log.select(key(9), 0, limit=9) == []
-    log.close()
 
 
-def test_a_new_epoch_is_greater_though_the_clock_was_set_back(tmp_path):
-    log = open_log(tmp_path)
+def test_a_new_epoch_is_greater_though_the_clock_was_set_back(tmp_path, opened):
+    log = opened()
     epoch = log.epoch
-    log.close()
     [path] = files(tmp_path)
     path.write_bytes(b"damaged")
 
-    log = open_log(tmp_path, wall_clock_us=lambda: 5_000_000)
+    log = opened(wall_clock_us=lambda: 5_000_000)
 
     assert log.epoch == epoch + 1
     assert log.next_seq == 1
     assert damage.found(tmp_path) == {"custody": 1}
-    log.close()
 
 
-def test_an_unsound_record_is_not_given_out(tmp_path):
-    log = open_log(tmp_path)
+def test_an_unsound_record_is_not_given_out(tmp_path, opened):
+    log = opened()
     add(log, {1}, {1}, body=b"here")
     [path] = files(tmp_path)
     path.write_bytes(path.read_bytes().replace(b"here", b"HERE", 1))
@@ -359,11 +317,10 @@ def test_an_unsound_record_is_not_given_out(tmp_path):
     assert log.read(2) is not None
     assert [log.is_lost(1), log.is_lost(2)] == [True, False]
     assert damage.found(tmp_path) == {"custody": 1}, "said once"
-    log.close()
 
 
-def test_times_that_fall_hide_no_record(tmp_path):
-    log = open_log(tmp_path)
+def test_times_that_fall_hide_no_record(opened):
+    log = opened()
     for second in (10, 20, 5, 6, 30):
         add(log, {1}, time_us=T0_US + second * 1_000_000)
 
@@ -371,7 +328,6 @@ def test_times_that_fall_hide_no_record(tmp_path):
 
     assert found == [1, 2, 2, 5, None]
     assert log.first_since(key(2), 0) is None
-    log.close()
 
 
 def test_a_folder_that_cannot_be_used_is_named(tmp_path):
@@ -383,8 +339,8 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path):
     assert raised.value.exit_code == 73
 
 
-def test_files_are_for_us_alone_and_few_are_open(tmp_path):
-    log = open_log(tmp_path, segment_bytes=300)
+def test_files_are_for_us_alone_and_few_are_open(tmp_path, opened):
+    log = opened(segment_bytes=300)
     for _ in range(30):
         add(log, {1}, body=bytes(100))
     opened = len(os.listdir("/proc/self/fd"))
@@ -395,27 +351,23 @@ def test_files_are_for_us_alone_and_few_are_open(tmp_path):
     modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "custody").iterdir()}
     assert modes == {0o600}
     assert (tmp_path / "custody").stat().st_mode & 0o777 == 0o700
-    log.close()
 
 
 @pytest.mark.parametrize("policy", ["interval", "always"])
-def test_a_log_that_is_synchronised_holds_the_same(tmp_path, policy):
-    log = open_log(tmp_path, fsync=policy, segment_bytes=500)
+def test_a_log_that_is_synchronised_holds_the_same(policy, opened):
+    log = opened(fsync=policy, segment_bytes=500)
     made = [record for _ in range(20) for record in add(log, {1})]
     log.expire()
-    log.close()
 
-    log = open_log(tmp_path)
+    log = opened()
 
     assert list(log.recent(99)) == made[::-1]
-    log.close()
 
 
-def test_records_out_of_turn_are_a_mistake_of_ours(tmp_path):
-    log = open_log(tmp_path)
+def test_records_out_of_turn_are_a_mistake_of_ours(opened):
+    log = opened()
     [record] = make(log, [{1}])
     log.append([record])
 
     with pytest.raises(AssertionError):
         log.append([record])
-    log.close()

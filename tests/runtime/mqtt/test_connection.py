@@ -1,4 +1,4 @@
-"""One connection: how long a silent broker is waited for, and what is said at the end."""
+"""One connection: what is said at its start and its end, and how long a silent broker may be."""
 
 import asyncio
 import contextlib
@@ -55,15 +55,9 @@ class Kernel:
         self.pipe.connection_lost(None)
 
 
-def introduction(*, keep_alive_s=1, session_expiry_s=0):
-    return Introduction(
-        client_id="me",
-        clean_start=True,
-        session_expiry_s=session_expiry_s,
-        keep_alive_s=keep_alive_s,
-        will=None,
-        packet_bytes_max=1_000,
-    )
+def introduction(**changed):
+    usual = {"client_id": "me", "clean_start": True, "session_expiry_s": 0, "keep_alive_s": 1}
+    return Introduction(**{**usual, "will": None, "packet_bytes_max": 1_000, **changed})
 
 
 def connection(*, kernel=None, promises=None, us=None, open_timeout_s=60.0):
@@ -130,22 +124,21 @@ async def test_without_a_keep_alive_nobody_is_given_up():
     assert promises == [math.inf]
 
 
-@pytest.mark.parametrize(("with_will", "code"), [(False, 0x00), (True, 0x04)])
-async def test_who_was_let_in_says_good_bye(with_will, code):
+async def test_who_was_let_in_says_good_bye():
     kernel = Kernel()
     welcome = connection(kernel=kernel)
     welcome.on_accepted(ACCEPTED)
 
-    await welcome.leave(with_will=with_will)
+    await welcome.leave()
 
     read_packets(memoryview(b"".join(kernel.written)), [], packets := [])
-    assert [int(packet.reason_code) for packet in packets] == [code]
+    assert [int(packet.reason_code) for packet in packets] == [0x00]
 
 
 async def test_who_was_not_let_in_leaves_without_a_word():
     kernel = Kernel()
 
-    await connection(kernel=kernel).leave(with_will=True)
+    await connection(kernel=kernel).leave()
 
     assert kernel.written == []
     assert kernel.pipe.lost.done()
@@ -158,7 +151,7 @@ async def test_a_broker_that_accepts_and_says_nothing_is_left_in_time():
     async with broker_that_answers([b""], heard) as port:
         with pytest.raises(LinkError, match=r"no answer within 0\.2 s"):
             await slow.open(Endpoint("127.0.0.1", port))
-        await slow.leave(with_will=False)
+        await slow.leave()
 
     assert promises == [0.2]
 
@@ -175,6 +168,53 @@ async def test_a_session_is_wiped_until_the_broker_lets_us_in_and_then_no_more()
             await until(lambda said=said: len(heard) == said, "the last CONNECT of this attempt")
             attempt.on_accepted(ACCEPTED)
             await opening
-            await attempt.leave(with_will=False)
+            await attempt.leave()
 
     assert [connect.clean_start for connect in heard] == [True, False, True, False, False]
+
+
+def read(packet):
+    read_packets(memoryview(packet), [], packets := [])
+    (connect,) = packets
+    return connect
+
+
+@pytest.mark.parametrize(
+    ("clean_start", "session_expiry_s", "starts_clean", "wipes"),
+    [(True, 0, True, False), (True, 60, False, True), (False, 60, False, False)],
+)
+def test_a_session_that_is_new_and_stays_is_wiped_and_not_begun_with_a_clean_start(
+    clean_start, session_expiry_s, starts_clean, wipes
+):
+    us = introduction(clean_start=clean_start, session_expiry_s=session_expiry_s)
+
+    connect = read(us.connect())
+
+    assert (connect.clean_start, us.must_wipe) == (starts_clean, wipes)
+    assert connect.session_expiry_interval == session_expiry_s
+
+
+def test_who_comes_to_wipe_leaves_no_session_and_no_will():
+    will = mqtt5.Will(topic="gone", payload=b"")
+    us = introduction(session_expiry_s=60, will=will, username="u", password=b"p")
+
+    connect = read(us.connect(to_wipe=True))
+
+    assert connect.clean_start
+    assert (connect.session_expiry_interval, connect.will) == (0, None)
+    assert (connect.client_id, connect.username, connect.password) == ("me", "u", b"p")
+
+
+def test_a_will_that_changes_is_asked_for_at_each_connection():
+    wills = iter(
+        [mqtt5.Will(topic="gone", payload=b"1"), mqtt5.Will(topic="gone", payload=b"2"), None]
+    )
+    us = introduction(will=lambda: next(wills))
+
+    said = [read(us.connect()).will for _ in range(3)]
+
+    assert [will and will.payload for will in said] == [b"1", b"2", None]
+
+
+def test_a_password_is_not_shown():
+    assert "secret" not in repr(introduction(username="u", password=b"secret"))

@@ -1,5 +1,7 @@
 """Which publications a handler sees, and what the broker is answered."""
 
+from pathlib import Path
+
 import mqtt5
 import pytest
 from hypothesis import given
@@ -8,9 +10,11 @@ from hypothesis import strategies as st
 from federator.errors import LinkError
 from federator.runtime.mqtt.session import MqttSession
 from federator.runtime.mqtt.wire import Inbound, Out
+from tests.transcripts import play, scenes
 
 NEW = mqtt5.ConnAckPacket(session_present=False)
 KEPT = mqtt5.ConnAckPacket(session_present=True)
+NAMES = {0x40: "PUBACK", 0x50: "PUBREC", 0x70: "PUBCOMP"}
 
 
 def started(*, acknowledge: bool = True) -> MqttSession:
@@ -25,48 +29,51 @@ def publish(packet_id: int, qos: int, *, again: bool = False) -> Inbound:
     return packet, 0, 10
 
 
-def packets(out: Out) -> list[tuple[str, int]]:
-    names = {0x40: "PUBACK", 0x50: "PUBREC", 0x70: "PUBCOMP"}
-    return [(names[packet[0]], int.from_bytes(packet[2:4], "big")) for packet in out]
+class Stage:
+    """A session, and what a broker does; prints what the session answers.
+
+    ``receive 3/1 7/2dup``: a read with the publication 3 of QoS 1, and 7 of QoS 2 with DUP; prints
+    how many the handler sees. ``release 7`` is a PUBREL. ``--owner``: the owner acknowledges.
+    """
+
+    def __init__(self):
+        self.session = started()
+
+    def do(self, command, *words):
+        out: Out = []
+        number = self.session.number
+        yield from getattr(self, f"_{command}")(out, *words) or ()
+        yield from (f"{NAMES[packet[0]]} {int.from_bytes(packet[2:4])}" for packet in out)
+        if self.session.number > number:
+            yield "a new session"
+
+    def _session(self, out, *how):
+        self.session = started(acknowledge="--owner" not in how)
+
+    def _receive(self, out, *publications):
+        read = []
+        for each in publications:
+            packet_id, _, qos = each.removesuffix("dup").partition("/")
+            read.append(publish(int(packet_id), int(qos), again=each.endswith("dup")))
+        yield f"sees {len(self.session.admit(read, out))}"
+
+    def _release(self, out, packet_id):
+        self.session.on_packet(mqtt5.PubRelPacket(int(packet_id)), out)
+
+    def _acknowledge(self, out, publication):
+        packet_id, _, qos = publication.partition("/")
+        self.session.acknowledge(int(packet_id), int(qos), out)
+
+    def _cut(self, out):
+        self.session.suspend()
+
+    def _connect(self, out, *how):
+        self.session.resume(KEPT if "--session" in how else NEW, [])
 
 
-def test_one_read_is_answered_in_its_order():
-    session = started()
-    out: Out = []
-
-    admitted = session.admit([publish(3, 1), publish(0, 0), publish(2, 2), publish(1, 1)], out)
-
-    assert len(admitted) == 4
-    assert packets(out) == [("PUBACK", 3), ("PUBREC", 2)]
-
-
-def test_a_qos_1_publication_is_acknowledged_after_those_of_qos_2_before_it_are_complete():
-    session = started()
-    out: Out = []
-
-    session.admit([publish(1, 2), publish(2, 1), publish(3, 2), publish(4, 1), publish(5, 1)], out)
-    session.on_packet(mqtt5.PubRelPacket(1), out)
-    session.on_packet(mqtt5.PubRelPacket(3), out)
-    session.admit([publish(6, 1)], out)
-
-    assert packets(out) == [
-        *[("PUBREC", 1), ("PUBREC", 3)],
-        *[("PUBCOMP", 1), ("PUBACK", 2)],
-        *[("PUBCOMP", 3), ("PUBACK", 4), ("PUBACK", 5)],
-        ("PUBACK", 6),
-    ]
-
-
-def test_a_release_that_a_lost_connection_leaves_owing_holds_nothing_back():
-    session = started()
-    session.admit([publish(1, 2), publish(2, 1)], [])
-    session.suspend()
-    session.resume(KEPT, [])
-    out: Out = []
-
-    session.admit([publish(2, 1)], out)
-
-    assert packets(out) == [("PUBACK", 2)]
+@scenes(Path(__file__).parent / "session.txt")
+def test_transcript(path, number):
+    play(path, number, Stage())
 
 
 def test_qos_0_publications_pass_without_a_copy():
@@ -76,78 +83,6 @@ def test_qos_0_publications_pass_without_a_copy():
 
     assert session.admit(publishes, out) is publishes
     assert out == []
-
-
-def test_a_qos_2_publication_is_seen_once_until_it_is_released():
-    session = started()
-    out: Out = []
-
-    first = session.admit([publish(7, 2)], out)
-    again = session.admit([publish(7, 2, again=True)], out)
-    session.on_packet(mqtt5.PubRelPacket(7), out)
-    another = session.admit([publish(7, 2)], out)
-
-    assert (len(first), len(again), len(another)) == (1, 0, 1)
-    assert [name for name, _ in packets(out)] == [
-        "PUBREC",
-        "PUBREC",
-        "PUBCOMP",
-        "PUBREC",
-    ]
-
-
-def test_a_qos_1_publication_is_seen_as_often_as_it_comes():
-    session = started()
-
-    assert len(session.admit([publish(7, 1)], [])) == 1
-    assert len(session.admit([publish(7, 1)], [])) == 1
-
-
-@pytest.mark.parametrize(("ack", "seen"), [(KEPT, 0), (NEW, 1)])
-def test_seen_identifiers_outlive_a_connection_only_with_their_session(ack, seen):
-    session = started()
-    session.admit([publish(7, 2)], [])
-    number = session.number
-    session.suspend()
-
-    session.resume(ack, [])
-
-    assert len(session.admit([publish(7, 2, again=True)], [])) == seen
-    assert (session.number > number) == (ack is NEW)
-
-
-def test_a_restored_broker_s_new_publication_under_a_known_identifier_is_seen():
-    session = started()
-    session.admit([publish(7, 2)], [])
-    session.suspend()
-    session.resume(KEPT, [])
-    out: Out = []
-
-    assert len(session.admit([publish(7, 2)], out)) == 1
-    assert packets(out) == [("PUBREC", 7)]
-
-
-def test_an_unknown_release_is_answered_so_that_the_broker_can_forget():
-    out: Out = []
-
-    started().on_packet(mqtt5.PubRelPacket(9), out)
-
-    assert packets(out) == [("PUBCOMP", 9)]
-
-
-def test_an_owner_that_acknowledges_itself_still_sees_qos_2_once():
-    session = started(acknowledge=False)
-    out: Out = []
-
-    assert len(session.admit([publish(1, 2), publish(2, 1)], out)) == 2
-    assert out == []
-    session.acknowledge(1, 2, out)
-    session.acknowledge(2, 1, out)
-    assert session.admit([publish(1, 2, again=True)], out) == []
-
-    session.on_packet(mqtt5.PubRelPacket(1), out)
-    expected = [("PUBREC", 1), ("PUBREC", 1), ("PUBCOMP", 1), ("PUBACK", 2)]
-    assert packets(out) == expected
 
 
 def test_packets_only_a_client_sends_end_the_connection():

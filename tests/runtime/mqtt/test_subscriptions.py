@@ -1,5 +1,7 @@
 """Wanted filters against a broker's table kept by a receiver that only follows the packets."""
 
+from pathlib import Path
+
 import mqtt5
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from federator.runtime.mqtt.subscriptions import (
 )
 from federator.runtime.mqtt.window import PacketIds
 from federator.runtime.mqtt.wire import Out
+from tests.transcripts import play, scenes
 
 GRANTED = mqtt5.SubAckReasonCode.GRANTED_QOS_EXACTLY_ONCE
 REFUSED = mqtt5.SubAckReasonCode.NOT_AUTHORIZED
@@ -137,108 +140,76 @@ def test_many_and_long_filters_leave_in_bounded_packets():
     assert table.packets == 30_000 // SUBSCRIBE_FILTERS_MAX + 5
 
 
-def test_what_is_already_wanted_is_not_asked_again():
-    subscriptions, table = started()
-    out: Out = []
-    subscriptions.subscribe([mqtt5.TopicFilter("a")], out)
-    table.take(out)
-    table.settle(subscriptions)
+class Stage:
+    """Subscriptions and a broker's table; prints packets, refusals, and changes of the table.
 
-    again: Out = []
-    subscriptions.subscribe([mqtt5.TopicFilter("a")], again)
-    assert again == []
+    ``subscribe a b --id=7`` leaves the table alone until ``answer`` or ``settle``; ``a:7`` is a
+    filter with this identifier in the table. ``go_back``: it is as when ``save`` was said.
+    """
 
-    subscriptions.subscribe([mqtt5.TopicFilter("a", no_local=True)], again)
-    assert len(again) == 1
+    def __init__(self):
+        self.subscriptions, self.table = started()
 
+    def do(self, command, *words):
+        before, sent = self._held(), self.table.packets
+        out: Out = []
+        refused = getattr(self, f"_{command}")(out, *words) or {}
+        self.table.take(out)
+        if count := self.table.packets - sent:
+            yield f"{count} sent"
+        yield from (f"refused {pattern}: {reason:#04x}" for pattern, reason in refused.items())
+        after = self._held()
+        yield from (f"-{gone}" for gone in sorted(before - after))
+        yield from (f"+{new}" for new in sorted(after - before))
 
-def test_a_refused_filter_is_reported_once_and_asked_for_again_after_a_reconnect():
-    subscriptions, table = started()
-    out: Out = []
-    subscriptions.subscribe([mqtt5.TopicFilter("no/1")], out)
-    table.take(out)
+    def _held(self):
+        numbers = self.table.identifiers
+        names = {pattern: numbers[pattern] for pattern in self.table.filters}
+        return {f"{pattern}:{n}" if n else pattern for pattern, n in names.items()}
 
-    first = table.answer_one(subscriptions)
-    subscriptions.suspend()
-    again: Out = []
-    subscriptions.resume(session_present=True, out=again)
-    table.take(again)
-    second = table.answer_one(subscriptions)
+    def _subscribe(self, out, *words):
+        options = {word.partition("=")[0]: word.partition("=")[2] for word in words if "--" in word}
+        number = int(options["--id"]) if "--id" in options else None
+        wanted = [
+            mqtt5.TopicFilter(pattern, no_local="--no-local" in options)
+            for pattern in words
+            if pattern not in options and "--" not in pattern
+        ]
+        self.subscriptions.subscribe(wanted, out, identifier=number)
 
-    assert first == {"no/1": 0x87}
-    assert second == {}
-    assert subscriptions.refused == {"no/1": 0x87}
+    def _unsubscribe(self, out, *patterns):
+        self.subscriptions.unsubscribe(patterns, out)
 
+    def _answer(self, out):
+        return self.table.answer_one(self.subscriptions)
 
-def test_with_the_session_kept_what_is_wanted_is_asked_again_and_what_is_not_is_dropped():
-    subscriptions, table = started()
-    out: Out = []
-    subscriptions.subscribe([mqtt5.TopicFilter("a"), mqtt5.TopicFilter("b")], out)
-    table.take(out)
-    table.settle(subscriptions)
-    subscriptions.suspend()
-    subscriptions.unsubscribe(["a"], [])
-    subscriptions.subscribe([mqtt5.TopicFilter("c")], [])
+    def _settle(self, out):
+        self.table.settle(self.subscriptions)
 
-    again: Out = []
-    subscriptions.resume(session_present=True, out=again)
-    table.take(again)
-    table.settle(subscriptions)
+    def _cut(self, out):
+        self.subscriptions.suspend()
+        self.table.incoming.clear()
 
-    assert len(again) == 2
-    assert set(table.filters) == {"b", "c"}
+    def _connect(self, out):
+        """The broker still has our session."""
+        self.subscriptions.resume(session_present=True, out=out)
 
+    def _save(self, out):
+        self.saved = dict(self.table.filters)
 
-def test_a_session_that_went_back_in_time_gets_what_is_wanted_now():
-    subscriptions, table = started()
-    out: Out = []
-    subscriptions.subscribe([mqtt5.TopicFilter("a/#"), mqtt5.TopicFilter("b")], out)
-    table.take(out)
-    table.settle(subscriptions)
-    saved = dict(table.filters)
-    change: Out = []
-    subscriptions.subscribe([mqtt5.TopicFilter("#")], change)
-    subscriptions.unsubscribe(["a/#", "b"], change)
-    table.take(change)
-    table.settle(subscriptions)
+    def _go_back(self, out):
+        self.table.filters = self.saved
 
-    subscriptions.suspend()
-    table.filters = saved
-    again: Out = []
-    subscriptions.resume(session_present=True, out=again)
-    table.take(again)
-    table.settle(subscriptions)
+    def _refused(self, out):
+        return self.subscriptions.refused
 
-    assert set(table.filters) == {"#"}
+    def _answered(self, out, *patterns):
+        assert self.subscriptions.answered(patterns)
+
+    def _unanswered(self, out, *patterns):
+        assert not self.subscriptions.answered(patterns)
 
 
-def test_an_identifier_is_asked_for_replaced_and_gone_after_a_reconnect():
-    subscriptions, table = started()
-    fill: Out = []
-    for n in range(UNANSWERED_MAX):  # so that what follows leaves together
-        subscriptions.subscribe([mqtt5.TopicFilter(f"fill/{n}")], fill)
-    table.take(fill)
-    out: Out = []
-    subscriptions.subscribe([mqtt5.TopicFilter("a"), mqtt5.TopicFilter("b")], out, identifier=7)
-    subscriptions.subscribe([mqtt5.TopicFilter("c")], out, identifier=8)
-    subscriptions.subscribe([mqtt5.TopicFilter("d")], out)
-    assert out == []
-    assert not subscriptions.answered(["d"])
-    assert subscriptions.answered(["e"])
-
-    table.settle(subscriptions)
-    assert subscriptions.answered(["a", "b", "c", "d"])
-    identified = {p: n for p, n in table.identifiers.items() if not p.startswith("fill")}
-    assert identified == {"a": 7, "b": 7, "c": 8, "d": None}
-
-    subscriptions.subscribe([mqtt5.TopicFilter("a")], out)
-    table.take(out)
-    table.settle(subscriptions)
-    assert table.identifiers["a"] is None
-
-    subscriptions.suspend()
-    again: Out = []
-    subscriptions.resume(session_present=True, out=again)
-    table.take(again)
-    table.settle(subscriptions)
-    assert set(table.identifiers.values()) == {None}
+@scenes(Path(__file__).parent / "subscriptions.txt")
+def test_transcript(path, number):
+    play(path, number, Stage())

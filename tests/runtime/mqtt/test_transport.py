@@ -4,7 +4,6 @@ import asyncio
 import socket
 from collections import deque
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,14 +53,6 @@ def test_clearing_forgets_everything():
     queue.clear()
 
     assert (queue.bytes, queue.publications, queue.pop(100)) == (0, 0, b"")
-
-
-@pytest.mark.parametrize("size", [1, 64, 1_000])
-def test_one_piece_leaves_even_when_it_is_longer_than_a_batch(size):
-    queue = SendQueue(1_000)
-    queue.push(b"x" * size, 0, refusable=True)
-
-    assert len(queue.pop(10)) == size
 
 
 class Wide:

@@ -89,23 +89,6 @@ def publishes_of(packets):
     return [packet.write() for packet in packets if isinstance(packet, mqtt5.PublishPacket)]
 
 
-async def test_every_single_cut_of_a_stream_gives_the_same_packets():
-    packets = [
-        mqtt5.PublishPacket("a/b", b"x" * 150, user_properties=[("k", "v")]),
-        mqtt5.PubAckPacket(1),
-        mqtt5.PublishPacket("ü", b"", qos=mqtt5.QoS.EXACTLY_ONCE, packet_id=9),
-    ]
-    stream = stream_of(packets)
-
-    for cut in range(len(stream) + 1):
-        reader = Reader()
-        reader.feed(stream[:cut])
-        reader.feed(stream[cut:])
-
-        assert reader.publishes == publishes_of(packets), cut
-        assert len(reader.others) == 1, cut
-
-
 @given(st.lists(publish_packets() | other_packets, max_size=12), st.data())
 async def test_any_cuts_of_a_stream_give_the_same_packets(packets, data):
     stream = stream_of(packets)

@@ -85,17 +85,6 @@ async def test_a_file_that_outgrew_its_snapshot_is_written_anew(tmp_path, monkey
         assert same(loaded(tmp_path)[0], store)
 
 
-async def test_half_a_record_at_the_end_is_left_out(tmp_path):
-    store = empty()
-    put(store, "a", 5)
-    async with saving(tmp_path, store):
-        await until(lambda: (tmp_path / FILE_NAME).exists(), "a first file")
-    content = (tmp_path / FILE_NAME).read_bytes()
-    (tmp_path / FILE_NAME).write_bytes(content + content[:-1])
-
-    assert same(loaded(tmp_path)[0], store)
-
-
 async def test_what_a_full_disk_took_half_of_does_not_spoil_what_follows(tmp_path):
     path = tmp_path / FILE_NAME
     store = empty()

@@ -60,7 +60,7 @@ class Log(Kind):
     segment_bytes = 1 << 20
 
     def _open(self, folder):
-        now = {"wall_clock_us": lambda: 7_000, "boot": BOOT, "epoch_min": 7}
+        now = {"wall_clock_us": lambda: 7_000, "boot": BOOT}
         how = {"age_max_s": 1e9, "segment_bytes": self.segment_bytes}
         return CustodyLog(folder / "log", bytes_max=1 << 20, **now, **how)
 
@@ -110,7 +110,7 @@ class Filters(Kind):
     def write(self, folder):
         owed = FilterFile(folder, "owed")
         for number in range(20):
-            owed.note(f"a/{number}", number)
+            owed.alter({f"a/{number}": number})
         owed.close()
 
     def read(self, folder):

@@ -6,9 +6,12 @@ from federator.errors import ConfigError
 from federator.runtime.storage import damage
 from federator.runtime.storage.filter_file import OWED, FilterFile
 from federator.runtime.storage.inventory import Inventory
+from tests.runtime.custody.custody_world import reopening
 
 FILTERS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 UNTIL = st.integers(0, 2**62)
+
+opened = reopening(lambda folder, **how: FilterFile(folder, OWED, **how))
 
 
 @settings(max_examples=200)
@@ -18,11 +21,10 @@ def test_the_list_is_what_a_dictionary_is_also_after_a_restart(tmp_path_factory,
     owed, model = FilterFile(folder, OWED), {}
 
     for filter_, until_us in changes:
+        assert owed.alter({filter_: until_us})
         if until_us is None:
-            owed.forget(filter_)
             model.pop(filter_, None)
         else:
-            assert owed.note(filter_, until_us)
             model[filter_] = until_us
 
     assert owed.load() == model
@@ -33,94 +35,64 @@ def test_the_list_is_what_a_dictionary_is_also_after_a_restart(tmp_path_factory,
     owed.close()
 
 
-def test_a_file_of_old_changes_is_written_anew(tmp_path):
-    owed = FilterFile(tmp_path, OWED)
+def test_a_file_of_old_changes_is_written_anew(tmp_path, opened):
+    owed = opened()
 
     for number in range(5_000):
-        owed.note("a/b", number)
+        owed.alter({"a/b": number})
         assert (tmp_path / OWED).stat().st_size < 32_000
-    owed.note("c", 1)
+    owed.alter({"c": 1})
 
-    owed.close()
-    owed = FilterFile(tmp_path, OWED)
+    owed = opened()
     assert owed.load() == {"a/b": 4_999, "c": 1}
-    owed.close()
 
 
-def test_more_filters_than_there_is_room_for_are_turned_away(tmp_path):
-    owed = FilterFile(tmp_path, OWED, filters_max=2)
+def test_more_filters_than_there_is_room_for_are_turned_away(opened):
+    owed = opened(filters_max=2)
 
-    assert [owed.note(filter_, 0) for filter_ in "abc"] == [True, True, False]
-    assert owed.note("a", 7)
-    owed.forget("b")
-    assert owed.note("c", 0)
+    assert [owed.alter({filter_: 0}) for filter_ in "abc"] == [True, True, False]
+    assert owed.alter({"a": 7})
+    owed.alter({"b": None})
+    assert owed.alter({"c": 0})
 
-    owed.close()
-    owed = FilterFile(tmp_path, OWED, filters_max=1)
+    owed = opened(filters_max=1)
     assert len(owed.load()) == 1
-    owed.close()
 
 
-def test_what_goes_makes_room_for_what_comes_in_the_same_write(tmp_path):
-    owed = FilterFile(tmp_path, OWED, filters_max=2)
-    owed.note_all("ab", 0)
+def test_what_goes_makes_room_for_what_comes_in_the_same_write(opened):
+    owed = opened(filters_max=2)
+    owed.alter(dict.fromkeys("ab", 0))
 
     assert not owed.alter({"c": 1, "d": 2, "a": None, "b": 3})
 
     assert owed.load() == {"b": 3, "c": 1}
-    owed.close()
-    owed = FilterFile(tmp_path, OWED, filters_max=2)
+    owed = opened(filters_max=2)
     assert owed.load() == {"b": 3, "c": 1}
-    owed.close()
 
 
-def test_a_tail_torn_at_any_byte_costs_its_line_only(tmp_path):
-    owed = FilterFile(tmp_path, OWED)
-    owed.note("first", 1)
-    path = tmp_path / OWED
-    sound = path.stat().st_size
-    owed.note("naïve/ß\n", 2)
-    owed.close()
-    whole = path.read_bytes()
-
-    for size in range(sound, len(whole) - 1):
-        path.write_bytes(whole[:size])
-        owed = FilterFile(tmp_path, OWED)
-        assert owed.load() == {"first": 1}
-        owed.note("next", 3)
-        owed.close()
-
-        told = damage.found(tmp_path)
-        owed = FilterFile(tmp_path, OWED)
-        assert owed.load() == {"first": 1, "next": 3}
-        assert damage.found(tmp_path) == told
-        owed.close()
-
-
-def test_a_list_that_is_missing_is_not_taken_for_none(tmp_path):
-    first = FilterFile(tmp_path, OWED)
+def test_a_list_that_is_missing_is_not_taken_for_none(tmp_path, opened):
+    first = opened()
     assert first.is_new
     first.close()
     Inventory(tmp_path).note_names()
     (tmp_path / OWED).unlink()
     Inventory(tmp_path).compare()
 
-    again = FilterFile(tmp_path, OWED)
+    again = opened()
 
     assert not again.is_new, "or the broker would be told to forget what waits for us"
     again.close()
 
 
-def test_damaged_lines_of_a_list_of_an_older_release_cost_no_other(tmp_path):
+def test_damaged_lines_of_a_list_of_an_older_release_cost_no_other(tmp_path, opened):
     path = tmp_path / OWED
     path.write_bytes(b'["a",0]\n["b",\n{}\n\xff\xfe\n[1,2]\n\n["c",5]\n')
 
     for _ in range(2):
-        owed = FilterFile(tmp_path, OWED)
+        owed = opened()
 
         assert owed.load() == {"a": 0, "c": 5}
         assert damage.found(tmp_path) == {OWED: 4}
-        owed.close()
 
 
 def test_a_folder_that_cannot_be_used_is_named_and_the_file_is_for_us_alone(tmp_path):

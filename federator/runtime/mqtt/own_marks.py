@@ -19,7 +19,7 @@ _PROOF_BYTES: Final = 16
 _NUMBER_BYTES: Final = 8
 
 
-class OwnWords:
+class OwnMarks:
     """The marks of one part of one agent, to be published at QoS 1.
 
     Attributes:
@@ -30,12 +30,12 @@ class OwnWords:
         self.refused = 0
         self._key = secrets.token_bytes(_KEY_BYTES)
 
-    def say(self, number: int) -> bytes:
+    def write(self, number: int) -> bytes:
         """The payload to publish in order to receive ``number`` back."""
         digits = number.to_bytes(_NUMBER_BYTES)
         return digits + self._proof(digits)
 
-    def hear(self, packet: PublishPacket) -> int | None:
+    def read(self, packet: PublishPacket) -> int | None:
         """The number that we sent; ``None`` when the mark is not ours."""
         digits, proof = packet.payload[:_NUMBER_BYTES], packet.payload[_NUMBER_BYTES:]
         if packet.packet_id is not None and compare_digest(proof, self._proof(digits)):
