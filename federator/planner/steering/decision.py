@@ -28,7 +28,7 @@ from federator.planner.flow.instance import FloatArray
 from federator.planner.flow.watch import UNWATCHED, Watch
 from federator.planner.steering.backlogs import Backlogs
 from federator.planner.steering.estimate import Estimate
-from federator.planner.steering.fitting import FILL_MAX, ROOMY, Fit, Problem, Wish, fit, within
+from federator.planner.steering.fitting import FILL_MAX, ROOMY, Problem, Wish, fit, within
 from federator.planner.steering.jams import FlowKey, Jams, Present
 from federator.planner.steering.moves import (
     Decision,
@@ -89,8 +89,8 @@ EXPLAINED: Final = 0.95
 """Of the flows on overfull links, the heaviest that make up this share of their load may move."""
 
 
-_Answer = tuple[list[FlowKey], Problem, Fit, dict[Ends, float]]
-"""The flows that may move, the problem, their new ways, and how full links are then."""
+_Answer = tuple[list[FlowKey], tuple[tuple[int, ...], ...], dict[Ends, float]]
+"""The flows that may move, their new ways, and how full links are then."""
 
 
 @dataclass(slots=True)
@@ -116,9 +116,8 @@ class Reach(Enum):
 class Decider:
     """Receives loads, and decides when asked. One call at a time, from any thread."""
 
-    def __init__(self, manner: Manner | None = None, *, seed: int = 0) -> None:
+    def __init__(self, manner: Manner | None = None) -> None:
         self.manner = manner or Manner()
-        self._seed = seed
         self._loads: dict[BrokerId, tuple[Load, Millis]] = {}
         self._flows: dict[FlowKey, _Flow] = {}
         self._background: dict[Ends, Estimate] = {}
@@ -369,23 +368,14 @@ class Decider:
         answer = self._answer(now, jam, now_ms, watch)
         if isinstance(answer, str):
             return nothing(answer)
-        keys, problem, fitted, after = answer
-        moves = self._move(now, keys, fitted, before, now_ms)
+        keys, ways, after = answer
+        moves = self._move(now, keys, ways, before, now_ms)
         self._moved_ms, self._tried = now_ms, None
         self._jams.forget(ends for ends, share in after.items() if share != before[ends])
         moved = self._look(now.network, now.capacity, now_ms, sampling=False)
         why = f"{full}: {len(moves)} of {self.flows} flows move"
-        return Decision(
-            self.trees,
-            (*dropped, *moves),
-            before,
-            after,
-            why,
-            cost,
-            self._cost(moved),
-            fitted,
-            problem,
-        )
+        moves = [*dropped, *moves]
+        return Decision(self.trees, tuple(moves), before, after, why, cost, self._cost(moved))
 
     def _answer(self, now: Present, jam: set[Ends], now_ms: Millis, watch: Watch) -> _Answer | str:
         """Which flows may move, and where to; or why none does.
@@ -402,9 +392,9 @@ class Decider:
                 continue
             problem = self._problem(now, keys, now.assumed)
             time = within(watch, 0.5) if pressed and reach is not Reach.ELSEWHERE else watch
-            fitted = fit(problem, threshold=self.manner.threshold, seed=self._seed, watch=time)
+            ways = fit(problem, threshold=self.manner.threshold, watch=time)
             load, meanwhile = now.load.copy(), now.load.copy()
-            for wish, way in zip(problem.wishes, fitted.ways, strict=True):
+            for wish, way in zip(problem.wishes, ways, strict=True):
                 load[list(wish.way)] -= wish.rate
                 load[list(way)] += wish.rate
                 meanwhile[list(set(way) - set(wish.way))] += wish.rate
@@ -419,7 +409,7 @@ class Decider:
             if filled or not better(shares, after, self.manner.threshold):
                 why = "no other way would relieve it"
                 continue
-            answer, shares = (keys, problem, fitted, after), after
+            answer, shares = (keys, ways, after), after
             if fullest(after) <= FILL_MAX:
                 break
         return answer or why
@@ -469,12 +459,12 @@ class Decider:
         self,
         now: Present,
         keys: list[FlowKey],
-        found: Fit,
+        ways: tuple[tuple[int, ...], ...],
         before: Mapping[Ends, float],
         now_ms: Millis,
     ) -> list[Move]:
         moves = []
-        for key, way in zip(keys, found.ways, strict=True):
+        for key, way in zip(keys, ways, strict=True):
             flow = self._flows[key]
             if way == now.ways[key] or len(way) >= BROKERS_MAX:
                 continue

@@ -18,17 +18,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import dijkstra
 
 from federator.planner.flow.watch import UNWATCHED, Watch
-from federator.planner.steering.core_order import Ints, Matrix, cost_of, costs_of, improved
-from federator.planner.steering.decision import (
-    FRESH_MS,
-    GIVE_BACK_MS,
-    RETRY_MS,
-    WORSE,
+from federator.planner.steering.core_order import (
+    Ints,
+    Matrix,
+    cores_of,
+    cost_of,
+    costs_of,
+    improved,
 )
+from federator.planner.steering.decision import FRESH_MS, GIVE_BACK_MS, RETRY_MS, WORSE
 from federator.planner.steering.estimate import RECENT, Estimate
 from federator.planner.steering.moves import Manner
 from federator.planner.steering.network import network_of
@@ -221,15 +221,7 @@ class CorePlacer:
         """The problem; ``None`` if some distance between brokers is unknown."""
         ids = sorted(self._reports)
         network = network_of(state.load for state in self._reports.values())
-        if len(ids) > 1 and not set(ids) <= network.node.keys():
-            return None
-        far = np.zeros((len(ids), len(ids)))
-        if len(ids) > 1:
-            costs = np.maximum(network.cost, 1e-9)  # 0 would mean no link
-            size = len(network.brokers)
-            links = csr_matrix((costs, (network.tail, network.head)), shape=(size, size))
-            nodes = [network.node[id] for id in ids]
-            far = dijkstra(links, indices=nodes)[:, nodes]
+        far = network.distances(ids)
         if not np.isfinite(far).all():
             return None
         filters, rates, rows = [], [], []
@@ -243,8 +235,8 @@ class CorePlacer:
                 filters.append(filter_)
                 rates.append(float(published.sum()))
                 rows.append(costs_of(far, member, published))
-        matrix = np.stack(rows) if rows else np.zeros((0, len(ids)))
-        return _Problem(tuple(ids), tuple(filters), tuple(rates), matrix)
+        costs = np.array(rows).reshape(len(rows), len(ids))
+        return _Problem(tuple(ids), tuple(filters), tuple(rates), costs)
 
     def _order(self, problem: _Problem, placed: Order) -> Ints:
         """Brokers in descending preference under these priorities."""
@@ -290,7 +282,7 @@ class CorePlacer:
         """An order that saves enough; otherwise the present one."""
         stay = self.priorities
         least = max(self.manner.margin * ours, SAVED_MIN)
-        bound = float(problem.costs.min(axis=1).sum()) if problem.costs.size else 0.0
+        bound = float(problem.costs.min(axis=1).sum())
         if ours - bound < least:
             return stay, "no other core would save enough"
         if self._tried is not None:
@@ -298,9 +290,8 @@ class CorePlacer:
             if now_ms - tried_ms < RETRY_MS and abs(ours - cost) <= WORSE * cost:
                 return stay, "no order of brokers was better a moment ago"
         ordered = self._order(problem, stay).tolist()
-        movable = {at for at in ordered if problem.ids[at] in followers}
-        places = [at for at in ordered if at in movable]
-        others = [at for at in ordered if at not in movable]
+        places = [at for at in ordered if problem.ids[at] in followers]
+        others = [at for at in ordered if problem.ids[at] not in followers]
         start = np.array(places + others, dtype=np.intp)
         best = improved(problem.costs, start, count=len(places), watch=watch)
         order = {
@@ -333,9 +324,8 @@ class CorePlacer:
         return tuple(sorted(moves, key=lambda move: (-move.rate, move.filter)))
 
     def _cores(self, problem: _Problem, placed: Order) -> list[BrokerId]:
-        order = self._order(problem, placed)
-        first = np.isfinite(problem.costs[:, order]).argmax(axis=1)
-        return [problem.ids[at] for at in order[first].tolist()]
+        cores = cores_of(problem.costs, self._order(problem, placed))
+        return [problem.ids[at] for at in cores.tolist()]
 
 
 def _by_filter(flows: Iterable[MeshFlow]) -> dict[str, float]:
