@@ -30,22 +30,23 @@ from federator.protocol.messages.json_codec import MESSAGE_BYTES_MAX, decode, en
 from federator.protocol.messages.steering import (
     LOAD_EVERY_MS,
     STEERING_VERSION,
+    TREES_MAX,
     Load,
     Plan,
     Tree,
+    passes,
 )
 from federator.protocol.trust.key_files import holder_of
 from federator.protocol.trust.words import Wanted, at
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.wire import packet_id_at
-from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
+from federator.runtime.process.clocks import both_clocks, monotonic_ms, wall_clock_ms
 from federator.runtime.trust.words import FollowedWords
 from federator.steerer.cores import Cores
 from federator.steerer.edges import Edges
 from federator.steerer.instance_writer import InstanceWriter
-from federator.steerer.lease import NEVER_FIRST, Lease
+from federator.steerer.lease import NEVER_FIRST, Lease, trees_of
 from federator.steerer.logged import Logged
-from federator.steerer.plan_trees import trees_at, trees_of
 
 TICK_S: Final = 0.5
 NAME_BYTES: Final = 8
@@ -293,7 +294,7 @@ class Steerer:
             raise DecodeError(f"Plan: for broker {plan.broker}, heard at {broker}")
         expected = Wanted("steerer", plan.steerer, to=at(plan.broker), stays=True)
         if self.words.believes(self._plan, payload, expected):
-            self.lease.on_plan(plan, now_ms=monotonic_ms(), wall_ms=wall_clock_ms())
+            self.lease.on_plan(plan, both_clocks())
 
     # -- plans -----------------------------------------------------------------------------------
 
@@ -312,7 +313,7 @@ class Steerer:
     def _publish(self, source: Source, broker: BrokerId, *, clear: bool = False) -> None:
         payload = b""
         if not clear:
-            trees = trees_at(broker, self.trees)
+            trees = tuple(tree for tree in self.trees if passes(tree, broker))[:TREES_MAX]
             body = encode(self._plan_for(broker, trees))
             while len(body) > PLAN_BYTES_MAX:  # agents without the tree use the default route
                 trees = trees[: len(trees) // 2]

@@ -1,8 +1,8 @@
 """Who steers, of several, as the plans that are heard tell."""
 
 from federator.protocol.messages.steering import STEERING_VERSION, Plan, tree_of
-from federator.steerer.lease import Lease
-from federator.steerer.plan_trees import trees_of
+from federator.protocol.types import Now
+from federator.steerer.lease import Lease, trees_of
 
 WALL_MS = 1_000_000
 
@@ -14,7 +14,7 @@ def plan(steerer="other", *, since=1, broker=1, made=WALL_MS, valid=30_000, tree
 def lease(*plans, since=100):
     made = Lease("us", since_ms=since)
     for each in plans:
-        made.on_plan(each, now_ms=0, wall_ms=WALL_MS)
+        made.on_plan(each, Now(0, WALL_MS * 1_000))
     return made
 
 
