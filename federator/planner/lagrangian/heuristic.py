@@ -88,7 +88,6 @@ class _Search:
         self.best: tuple[Routing, FloatArray] = (self.bench.routing(), self.bench.cost.copy())
         self.bound = -math.inf
         self.ideal = np.zeros(instance.topics)
-        self.trace: list[float] = []
 
     def run(self) -> Outcome:
         prices = np.zeros(len(self.instance.capacity))
@@ -100,7 +99,6 @@ class _Search:
             if done == 0:
                 self.ideal = relaxed.topic_value
             self.bound = max(self.bound, relaxed.bound)
-            self.trace.append(relaxed.bound)
             if done % self.effort.repair_every == 0 or done == rounds - 1:
                 self._repair(prices, first=done == 0)
             if done == 0:
@@ -120,7 +118,6 @@ class _Search:
             lower_bound=self.bound,
             stopped=stopped,
             iterations=done + 1,
-            trace=tuple(self.trace),
         )
 
     def _count_the_unmet(self) -> None:
