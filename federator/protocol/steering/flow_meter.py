@@ -222,7 +222,7 @@ class FlowMeter:
 
 def _about(keys: bytes, forwarder: Forwarder) -> _About | None:
     """The filters and destinations of a flow; ``None``: it cannot be reported."""
-    filters = sorted(_named(keys, forwarder))
+    filters = sorted(name for key in keys_in(keys) for name in forwarder.filters_with(key))
     routes = [route for name in filters if (route := forwarder.route_of(name)) is not None]
     ends = {end for route in routes for end in route.destinations}
     meshed = any(r.next_hops or (r.wanted and not r.destinations) for r in routes)
@@ -230,8 +230,3 @@ def _about(keys: bytes, forwarder: Forwarder) -> _About | None:
     if not whole or len(filters) > FILTERS_MAX or len(ends) > BROKERS_MAX:
         return None
     return _About(tuple(filters), tuple(sorted(ends)), meshed)
-
-
-def _named(keys: bytes, forwarder: Forwarder) -> Iterator[str]:
-    for key in keys_in(keys):
-        yield from forwarder.filters_with(key)
