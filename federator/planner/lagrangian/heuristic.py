@@ -124,7 +124,7 @@ class _Search:
         """If requests are unmet, prove how many must be; later bounds may use that."""
         unmet = int((~account(self.instance, self.best[0]).met).sum())
         if unmet and self.pool is not None:
-            least = unmet_least(self.instance, self.paths, known=unmet, watch=self.watch)
+            least = unmet_least(self.instance, self.paths, most=unmet, watch=self.watch)
             self.relaxation.unmet_least = least
 
     def _target(self) -> float:

@@ -98,7 +98,7 @@ class _Flow:
     rate: Estimate = field(default_factory=Estimate)
     newest: float = 0.0
     destinations: tuple[BrokerId, ...] = ()
-    heard_ms: Millis = Millis(0)
+    reported_ms: Millis = Millis(0)
     planned: bool = False
     tree: Tree | None = None
     moved_ms: Millis | None = None
@@ -163,14 +163,14 @@ class Decider:
         flow.newest = min(load.rate, RATE_MAX)
         flow.rate.add(flow.newest, min(load.error, RATE_MAX))
         flow.destinations = tuple(sorted({*load.destinations} - {origin}))
-        flow.planned, flow.heard_ms = load.planned, now_ms
+        flow.planned, flow.reported_ms = load.planned, now_ms
 
     def adopt(self, trees: Iterable[Tree], *, now_ms: Millis) -> None:
         """Take over the trees of the steerer before us."""
         for tree in trees:
             key = tree.origin, tree.filters
             if self._has_room(key):
-                flow = self._flows.setdefault(key, _Flow(heard_ms=now_ms))
+                flow = self._flows.setdefault(key, _Flow(reported_ms=now_ms))
                 flow.tree, flow.moved_ms, flow.planned = tree, now_ms, True
 
     def follow(self, trees: Iterable[Tree], *, now_ms: Millis) -> None:
@@ -249,13 +249,13 @@ class Decider:
     def _forget(self, now_ms: Millis) -> None:
         loads, flows = self._loads.items(), self._flows.items()
         self._loads = {at: entry for at, entry in loads if now_ms - entry[1] <= FRESH_MS}
-        self._flows = {at: flow for at, flow in flows if now_ms - flow.heard_ms <= FLOW_KEPT_MS}
+        self._flows = {at: flow for at, flow in flows if now_ms - flow.reported_ms <= FLOW_KEPT_MS}
         self._of_origin = Counter(origin for origin, _ in self._flows)
 
     def _network_of(self, loads: list[Load]) -> Network:
         """Return the same object while nothing changed, for it caches ways."""
         network = network_of(loads)
-        if self._network is not None and self._network.told == network.told:
+        if self._network is not None and self._network.links_by_ends == network.links_by_ends:
             return self._network
         links = self._background.items()
         self._background = {at: estimate for at, estimate in links if at in network.at}

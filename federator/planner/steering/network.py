@@ -39,7 +39,7 @@ class Network:
     """
 
     def __init__(self, links: Mapping[Ends, Link]) -> None:
-        self.told = dict(links)
+        self.links_by_ends = dict(links)
         self.brokers = sorted({end for ends in links for end in ends})
         self.links = sorted(links)  # by tail, then by head: so the first of equals is the smallest
         self.at = {ends: position for position, ends in enumerate(self.links)}

@@ -157,7 +157,7 @@ class Stage:
         self.meshed.add(filter)
 
     def _load(self):
-        told = self.edge.told(0.0, 0.0)
+        told = self.edge.report(0.0, 0.0)
         if told is None:
             yield "nothing to tell"
         else:
