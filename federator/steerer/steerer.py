@@ -233,6 +233,8 @@ class Steerer:
         if self.steers and now_ms >= self._renew_ms:
             self.publish_plans()
         self._log_measured(now_ms)
+        loads = self.loads.items()
+        self.loads = {broker: load for broker, load in loads if now_ms - load[1] <= FRESH_MS}
         self._log_silent(now_ms)
         listened = now_ms - self._first_ms >= LISTEN_MS
         if listened and (self.steers or self.dry) and not self._deciding:
@@ -257,12 +259,9 @@ class Steerer:
     def on_word(self, source: Source, packet: PublishPacket) -> None:
         """Handle a load or a plan."""
         broker, payload = source.broker, bytes(packet.payload)
-        if broker is None:
-            if packet.topic == self._plan and payload:
-                self._on_plan(None, payload)
-        elif packet.topic == self._plan:
+        if packet.topic == self._plan:
             self._on_plan(broker, payload)
-        elif packet.topic == self._load:
+        elif packet.topic == self._load and broker is not None:
             self._on_load(broker, payload)
 
     def _on_load(self, broker: BrokerId, payload: bytes) -> None:
@@ -314,17 +313,13 @@ class Steerer:
         payload = b""
         if not clear:
             trees = tuple(tree for tree in self.trees if passes(tree, broker))[:TREES_MAX]
-            body = encode(self._plan_for(broker, trees))
-            while len(body) > PLAN_BYTES_MAX:  # agents without the tree use the default route
-                trees = trees[: len(trees) // 2]
-                body = encode(self._plan_for(broker, trees))
+            while len(body := encode(self._plan_for(broker, trees))) > PLAN_BYTES_MAX:
+                trees = trees[: len(trees) // 2]  # agents without the tree use the default route
             payload = self.words.sign(self._plan, body, to=at(broker))
-        packet = PublishPacket(
-            self._plan, payload, qos=QoS.AT_LEAST_ONCE, retain=True, packet_id=1
-        ).write()
-        ours = bytearray(packet)
+        plan = PublishPacket(self._plan, payload, qos=QoS.AT_LEAST_ONCE, retain=True, packet_id=1)
+        packet = bytearray(plan.write())
         answered = partial(self._on_answer, source.url)
-        if source.link.publish_packet(ours, packet_id_at(ours), 1, answered):
+        if source.link.publish_packet(packet, packet_id_at(packet), 1, answered):
             self.counters["plans"] += 1
             self._unanswered += 1
             self._answered.clear()
@@ -341,7 +336,7 @@ class Steerer:
             made_ms=wall_clock_ms(),
             valid_ms=self._valid_ms,
             trees=trees,
-            priority=self.cores.priority(broker),
+            priority=self.cores.priorities.get(broker),
             meshes=self.cores.asked,
             keep=keep,
             collects=collects,
@@ -443,9 +438,6 @@ class Steerer:
 
     def _log_silent(self, now_ms: Millis) -> None:
         """Log brokers that hold a plan of ours but send no load."""
-        self.loads = {
-            broker: entry for broker, entry in self.loads.items() if now_ms - entry[1] <= FRESH_MS
-        }
         if not self.steers:
             return
         for broker, since_ms in self._readable_since.items():

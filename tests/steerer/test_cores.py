@@ -31,10 +31,10 @@ def test_plans_ask_and_then_say_who_is_preferred():
 
     assert (asking.asked, cores.asked) == ((FILTER,), (FILTER,))
     assert placing.changed
-    assert cores.priority(4) < cores.priority(1) < 0
+    assert cores.priorities[4] < cores.priorities[1] < 0
     assert cores.snapshot()["decisions"][0]["moves"] == [f"{FILTER} (100/s): core 4, not 1"]
     cores.end()
-    assert (cores.asked, cores.priority(4)) == (None, None)
+    assert (cores.asked, cores.priorities) == (None, {})
 
 
 def test_a_dry_run_asks_and_prints_and_gives_nobody_a_priority():
@@ -42,7 +42,7 @@ def test_a_dry_run_asks_and_prints_and_gives_nobody_a_priority():
 
     decided(cores, obeyed=False)
 
-    assert (cores.asked, cores.placed, cores.moves) == ((FILTER,), 0, 0)
+    assert (cores.asked, cores.priorities, cores.moves) == ((FILTER,), {}, 0)
     lines = placing_text(cores.last)
     assert "fall by 60%" in lines[0]
     assert lines[1].strip() == f"{FILTER} (100/s): core 4, not 1"
@@ -74,7 +74,7 @@ def test_switched_off_nothing_is_asked_or_placed():
     cores = Cores(Manner(), wanted=False)
 
     assert decided(cores) == []
-    assert (cores.asked, cores.placed) == (None, 0)
+    assert (cores.asked, cores.priorities) == (None, {})
 
 
 def test_a_successor_tells_what_was_told_before():
@@ -83,5 +83,4 @@ def test_a_successor_tells_what_was_told_before():
 
     cores.adopt([replace(plan, broker=4, priority=-2, meshes=("a",)), plan], now_ms=0, dry=False)
 
-    assert cores.priority(4) == -2
-    assert cores.priority(5) is None
+    assert cores.priorities == {4: -2}
