@@ -76,15 +76,20 @@ def test_every_kind_can_be_generated_and_solved(kind, tmp_path, capsys):
     assert ended(["solve", path, "--method", "greedy"]) == 0
 
 
+def generated(folder, flows, links):
+    """The exit code of ``generate federation`` with these files."""
+    traffic, table = folder / "traffic.json", folder / "links.json"
+    traffic.write_text(json.dumps({"version": 1, "flows": flows}))
+    table.write_text(json.dumps({"version": 1, "links": links}))
+    return ended(["generate", "federation", "--traffic", traffic, "--links", table])
+
+
 def test_a_federations_traffic_becomes_an_instance(tmp_path, capsys):
-    traffic, links = tmp_path / "traffic.json", tmp_path / "links.json"
     flow = {"filter": "a/#", "origin": 1, "destination": 3, "rate": 2.5}
     flows = [flow, flow | {"destination": 2, "rate": 1}, flow | {"destination": 1}]
-    traffic.write_text(json.dumps({"version": 1, "flows": flows}))
-    table = [{"a": 1, "b": 2, "capacity": 3}, {"a": 2, "b": 3, "capacity": 3, "cost": 4}]
-    links.write_text(json.dumps({"version": 1, "links": table}))
+    links = [{"a": 1, "b": 2, "capacity": 3}, {"a": 2, "b": 3, "capacity": 3, "cost": 4}]
 
-    assert ended(["generate", "federation", "--traffic", traffic, "--links", links]) == 0
+    assert generated(tmp_path, flows, links) == 0
 
     made = json.loads(capsys.readouterr().out)
     topic = {"name": "a/#@1", "rate": 2.5, "publisher": "1", "subscribers": ["2", "3"]}
@@ -93,12 +98,9 @@ def test_a_federations_traffic_becomes_an_instance(tmp_path, capsys):
 
 
 def test_a_flow_of_an_unknown_broker_is_65(tmp_path, capsys):
-    traffic, links = tmp_path / "traffic.json", tmp_path / "links.json"
     flow = {"filter": "a", "origin": 1, "destination": 9, "rate": 1}
-    traffic.write_text(json.dumps({"version": 1, "flows": [flow]}))
-    links.write_text('{"version": 1, "links": [{"a": 1, "b": 2, "capacity": 3}]}')
 
-    assert ended(["generate", "federation", "--traffic", traffic, "--links", links]) == 65
+    assert generated(tmp_path, [flow], [{"a": 1, "b": 2, "capacity": 3}]) == 65
 
     assert "flows[0].destination: 9" in capsys.readouterr().err
 

@@ -31,23 +31,15 @@ def test_no_bound_of_the_relaxation_exceeds_the_optimum(chunk):
     assert reached >= 0.95 * INSTANCES / CHUNKS
 
 
-def test_f1_is_solved_to_the_optimum():
+@pytest.mark.parametrize("solve", [exact.solve_f1, exact.solve_f2])
+def test_f1_and_f2_are_solved_to_the_optimum(solve):
     for seed in EXACT_SEEDS:
         instance = tiny(seed)
 
-        outcome = exact.solve_f1(instance)
+        outcome = solve(instance)
 
-        assert outcome.cost == pytest.approx(optimum(instance)), seed
-        assert outcome.proven, seed
-
-
-def test_f2_is_solved_to_the_optimum():
-    for seed in EXACT_SEEDS:
-        instance = tiny(seed)
-
-        outcome = exact.solve_f2(instance)
-
-        assert outcome.cost == pytest.approx(optimum(instance, by_arcs=True)), seed
+        best = optimum(instance, by_arcs=solve is exact.solve_f2)
+        assert outcome.cost == pytest.approx(best), seed
         assert outcome.proven, seed
 
 
