@@ -149,19 +149,17 @@ def fit(problem: Problem, *, threshold: float, watch: Watch) -> tuple[tuple[int,
 
 
 def _solved(instance: Instance, watch: Watch) -> Outcome:
-    """The best result of a quick method, and of better ones in the time left."""
-    greedy = SOLVERS[Method.GREEDY](instance, seed=0, watch=watch)
+    """The best result of a quick method, and of a better one in the time left."""
+    quick = SOLVERS[Method.GREEDY](instance, seed=0, watch=watch)
+    if watch.over():
+        return quick
     small = instance.requests * instance.arcs <= EXACT_CELLS_MAX
-    best = greedy
-    for method in (Method.EXACT, Method.LAGRANGIAN) if small else (Method.LAGRANGIAN,):
-        if watch.over():
-            break
-        candidate = SOLVERS[method](instance, seed=0, watch=watch)
-        if (candidate.unmet, candidate.cost) <= (best.unmet, best.cost):
-            best = candidate
-        if candidate.proven:
-            break
-    return best
+    method = Method.EXACT if small else Method.LAGRANGIAN
+    return min(
+        SOLVERS[method](instance, seed=0, watch=watch),
+        quick,
+        key=lambda outcome: (outcome.unmet, outcome.cost),
+    )
 
 
 def within(watch: Watch, share: float) -> Watch:
