@@ -18,7 +18,7 @@ import structlog
 from mqtt5 import PublishPacket, QoS
 
 from federator.collector.sources import Complaints, Source, Sources
-from federator.config.all_brokers.steerer import SteererSettings
+from federator.config.all_brokers.steerer import SteererSettings, SteeringSettings
 from federator.errors import DecodeError
 from federator.planner.flow.watch import Watch
 from federator.planner.steering.decision import FRESH_MS, Decider
@@ -101,18 +101,10 @@ class Steerer:
         instance_file: Path | None = None,
     ) -> None:
         self.settings, self.dry = settings, dry
-        steering = settings.steering
-        manner = Manner(
-            threshold=steering.threshold_percent / 100,
-            margin=steering.margin_percent / 100,
-            hold_ms=Millis(steering.hold_ms),
-            candidates_max=steering.candidates_max,
-        )
+        manner = _manner(settings.steering)
         self.decider = Decider(manner)
-        self._writer = (
-            None if instance_file is None else InstanceWriter(instance_file, self.decider)
-        )
-        self.cores = Cores(manner, wanted=steering.cores)
+        self._writer = InstanceWriter(instance_file, self.decider) if instance_file else None
+        self.cores = Cores(manner, wanted=settings.steering.cores)
         self.edges = Edges(settings.keep)
         self.words = FollowedWords(
             settings.federation,
@@ -132,12 +124,7 @@ class Steerer:
             heard=(self._load, self._plan),
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
-        own = settings.keys.own_keys()
-        # Agents with keys require the name in our certificate.
-        name = secrets.token_hex(NAME_BYTES) if own is None else holder_of(own).name
-        # Numbers of one name may only grow, so a dry run with keys takes its turn.
-        last = dry and own is None
-        self.lease = Lease(name, since_ms=NEVER_FIRST if last else wall_clock_ms())
+        self.lease = _lease(settings, dry=dry)
         self.counters = dict.fromkeys(
             ("loads", "loads_dropped", "plans", "plans_refused", "decisions", "moves"), 0
         )
@@ -148,7 +135,7 @@ class Steerer:
         self.decision_ms = 0
         self.steers = False
         self.holder: str | None = None
-        self._valid_ms = steering.valid_ms
+        self._valid_ms = settings.steering.valid_ms
         self._number = 0
         self._readable_since: dict[BrokerId, Millis] = {}
         self._renew_ms = self._decide_ms = Millis(0)
@@ -473,3 +460,21 @@ class Steerer:
         """Log a message of ``source`` that does not decode."""
         reason, so_far = str(error)[:200], self.connections.malformed
         self._complain("steer.malformed", url=source.url, reason=reason, so_far=so_far)
+
+
+def _manner(steering: SteeringSettings) -> Manner:
+    return Manner(
+        threshold=steering.threshold_percent / 100,
+        margin=steering.margin_percent / 100,
+        hold_ms=Millis(steering.hold_ms),
+        candidates_max=steering.candidates_max,
+    )
+
+
+def _lease(settings: SteererSettings, *, dry: bool) -> Lease:
+    own = settings.keys.own_keys()
+    # Agents with keys require the name in our certificate.
+    name = secrets.token_hex(NAME_BYTES) if own is None else holder_of(own).name
+    # Numbers of one name may only grow, so a dry run with keys takes its turn.
+    last = dry and own is None
+    return Lease(name, since_ms=NEVER_FIRST if last else wall_clock_ms())
