@@ -17,7 +17,6 @@ LONG_FUNCTIONS = {
     "federator/protocol/data/plane.py:on_publishes",
     "federator/protocol/node.py:_on_event",
     "federator/protocol/opentelemetry/hop_spans.py:hop_span",
-    "federator/steerer/steerer.py:__init__",
 }
 """Those from before there was a bound; none is to be added."""
 

@@ -174,7 +174,7 @@ class SteererView(AgentView):
                 "ready": int(self.ready()[0]),
                 "steers": int(steerer.steers),
                 "trees": len(steerer.trees),
-                "cores": steerer.cores.placed,
+                "cores": len(steerer.cores.priorities),
                 "kept": kept.publications,
                 "kept_bits": kept.rate,
                 "flows": steerer.decider.flows,

@@ -33,6 +33,8 @@ class Cores:
     Attributes:
         moves: How often a broker was given another priority.
         last: The last decision.
+        asked: The filters that agents are asked about; ``None``: no mesh is asked about.
+        priorities: Of brokers as cores, as published in their plans.
     """
 
     def __init__(self, manner: Manner, *, wanted: bool) -> None:
@@ -41,30 +43,16 @@ class Cores:
         self.decisions: deque[dict[str, object]] = deque(maxlen=DECISIONS_KEPT)
         self._placer = CorePlacer(manner) if wanted else None
         self._followed = False  # whether some agent supports placed cores
-        self._queried_filters: tuple[str, ...] | None = None
-        self._asked_ms = Millis(0)  # when ``_queried_filters`` last changed
-        self._published_priorities: dict[BrokerId, int] = {}  # priorities, as published in plans
-
-    @property
-    def asked(self) -> tuple[str, ...] | None:
-        """The filters that agents are asked about; ``None``: no mesh is asked about."""
-        return self._queried_filters
-
-    def priority(self, broker: BrokerId) -> int | None:
-        """The core priority in the plan of ``broker``."""
-        return self._published_priorities.get(broker)
-
-    @property
-    def placed(self) -> int:
-        """How many brokers have a priority from us."""
-        return len(self._published_priorities)
+        self.asked: tuple[str, ...] | None = None
+        self._asked_ms = Millis(0)  # when ``asked`` last changed
+        self.priorities: dict[BrokerId, int] = {}
 
     def adopt(self, plans: Iterable[Plan], *, now_ms: Millis, dry: bool) -> None:
         """Take over the priorities that the steerer before us published."""
         if self._placer is not None:
             priorities = {p.broker: p.priority for p in plans if p.priority is not None}
             self._placer.adopt(priorities, now_ms=now_ms)
-            self._published_priorities = {} if dry else priorities
+            self.priorities = {} if dry else priorities
 
     def decide(
         self, loads: Iterable[tuple[Load, Millis]], steerer: str, now_ms: Millis, watch: Watch
@@ -87,22 +75,18 @@ class Cores:
         elif placing.changed:
             self._follow_placing(placing)
         else:
-            self._published_priorities = dict(placing.priorities)
-        waited = not self._queried_filters or now_ms - self._asked_ms >= ASK_GAP_MS
-        asks = self._followed and placing.asked != self._queried_filters and waited
+            self.priorities = dict(placing.priorities)
+        waited = not self.asked or now_ms - self._asked_ms >= ASK_GAP_MS
+        asks = self._followed and placing.asked != self.asked and waited
         if asks:
-            self._queried_filters, self._asked_ms = placing.asked, now_ms
+            self.asked, self._asked_ms = placing.asked, now_ms
             self._placer.ask(placing.asked, number=number)
         return asks or (obeyed and placing.changed)
 
     def _follow_placing(self, placing: Placing) -> None:
-        before, self._published_priorities = self._published_priorities, dict(placing.priorities)
-        changed = [
-            b
-            for b in {*before, *self._published_priorities}
-            if before.get(b) != self._published_priorities.get(b)
-        ]
-        self.moves += len(changed)
+        before, self.priorities = self.priorities, dict(placing.priorities)
+        now = self.priorities
+        self.moves += sum(before.get(b) != now.get(b) for b in before.keys() | now.keys())
         figures = {
             "cost_before": round(placing.cost, 1),
             "cost_promised": round(placing.cost_promised, 1),
@@ -110,16 +94,11 @@ class Cores:
         }
         moves = [as_text(move) for move in placing.moves[:LISTED_MAX]]
         self.decisions.append({"at_ms": wall_clock_ms(), **figures, "moves": moves})
-        _log.info(
-            "steer.cores_placed",
-            brokers=len(self._published_priorities),
-            moves=moves[:8],
-            **figures,
-        )
+        _log.info("steer.cores_placed", brokers=len(now), moves=moves[:8], **figures)
 
     def end(self) -> None:
         """Publish no priority any longer, and ask nothing."""
-        self._placer, self._queried_filters, self._published_priorities = None, None, {}
+        self._placer, self.asked, self.priorities = None, None, {}
 
     def snapshot(self) -> dict[str, object]:
         """For ``/status``."""
@@ -127,9 +106,7 @@ class Cores:
         return {
             "priorities": [
                 {"broker": broker, "priority": priority}
-                for broker, priority in sorted(
-                    self._published_priorities.items(), key=lambda entry: entry[1]
-                )
+                for broker, priority in sorted(self.priorities.items(), key=lambda entry: entry[1])
             ][:LISTED_MAX],
             "meshes": last.meshes,
             "cost": round(last.cost, 1),

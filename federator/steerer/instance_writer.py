@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from federator.planner.flow.instance_file import encode
 from federator.planner.steering.decision import Decider
 from federator.planner.steering.export import measured
 from federator.protocol.types import Millis
@@ -40,9 +41,9 @@ class InstanceWriter:
         if problem is None:
             return
         self._due_ms = Millis(monotonic_ms() + EVERY_MS)
-        instance = measured(problem, self._decider.names())
+        instance, path_cost, overloaded = measured(problem, self._decider.names())
         try:
-            write_whole(self._path, instance.encode(), mode=READABLE_FILE)
+            write_whole(self._path, encode(instance), mode=READABLE_FILE)
         except OSError as error:
             reason = error.strerror or str(error)
             _log.warning("steer.instance_not_written", path=str(self._path), reason=reason)
@@ -50,7 +51,7 @@ class InstanceWriter:
         _log.info(
             "steer.instance_written",
             path=str(self._path),
-            flows=instance.instance.topics,
-            path_cost=instance.path_cost,
-            overloaded=instance.overloaded,
+            flows=instance.topics,
+            path_cost=path_cost,
+            overloaded=overloaded,
         )

@@ -1,16 +1,18 @@
 """Which steerer is in charge: of several the one that started first, while its plans are valid.
 
-Sans I/O: both clocks are arguments. Plans are compared as agents do (``protocol.steering.
-plan_book``), so that waiting steerers and agents agree.
+Sans I/O: both clocks are arguments. A ``PlanBook`` per broker decides which plan is valid there, as
+in the broker's agent: so waiting steerers and agents agree.
 
 Source: docs/steering.md.
 """
 
+import contextlib
+from collections.abc import Iterable
 from typing import Final
 
 from federator.errors import DecodeError
-from federator.protocol.messages.steering import STEERING_VERSION, Plan
-from federator.protocol.steering.plan_book import Held, precedence, until_ms
+from federator.protocol.messages.steering import Plan, Tree
+from federator.protocol.steering.plan_book import PlanBook, precedence
 from federator.protocol.types import BrokerId, Millis, Now
 
 NEVER_FIRST: Final = 2**53
@@ -27,39 +29,33 @@ class Lease:
 
     def __init__(self, name: str, *, since_ms: int) -> None:
         self.name, self.since_ms = name, since_ms
-        self._valid_plans: dict[
-            BrokerId, Held
-        ] = {}  # per broker, the valid plan of the oldest steerer
+        self._books: dict[BrokerId, PlanBook] = {}  # of brokers with a plan
         self._former: dict[BrokerId, Plan] = {}  # the last plans that we waited for
 
     def is_ours(self, plan: Plan) -> bool:
         """Whether this run made ``plan``; other runs may have our name."""
         return precedence(plan) == (self.since_ms, self.name)
 
-    def on_plan(self, plan: Plan, *, now_ms: Millis, wall_ms: int) -> None:
+    def on_plan(self, plan: Plan, now: Now) -> None:
         """Note a believed plan, which is retained at its broker."""
-        if self.is_ours(plan) or plan.version != STEERING_VERSION:
+        if self.is_ours(plan):
             return
-        try:
-            new = Held(plan, until_ms(plan, Now(now_ms, wall_ms * 1_000)))
-        except DecodeError:
-            return
-        held = self._valid_plans.get(plan.broker)
-        if held is None or now_ms >= held.until_ms or precedence(held.plan) >= precedence(plan):
-            self._valid_plans[plan.broker] = new
+        book = self._books.get(plan.broker) or PlanBook(plan.federation, plan.broker)
+        with contextlib.suppress(DecodeError):
+            book.take(plan, now)
+            self._books[plan.broker] = book
 
     def on_cleared(self, broker: BrokerId) -> None:
         """Note that no plan is retained at ``broker`` any longer."""
-        if (held := self._valid_plans.pop(broker, None)) is not None and self._is_before_us(
-            held.plan
-        ):
-            self._former[broker] = held.plan
+        plan = self._before_us().get(broker)
+        self._books.pop(broker, None)
+        if plan is not None:
+            self._former[broker] = plan
 
     def holder(self, *, now_ms: Millis) -> str | None:
         """The steerer that takes precedence over us; ``None`` if there is none."""
-        for broker, held in list(self._valid_plans.items()):
-            if now_ms >= held.until_ms:
-                self.on_cleared(broker)
+        for broker in [id for id, book in self._books.items() if book.holds(now_ms) is None]:
+            self.on_cleared(broker)
         held_by = self.followed()
         return min(held_by, key=precedence).steerer if held_by else None
 
@@ -71,7 +67,15 @@ class Lease:
 
     def followed(self) -> list[Plan]:
         """The valid plans of steerers that take precedence over us."""
-        return [held.plan for held in self._valid_plans.values() if self._is_before_us(held.plan)]
+        return list(self._before_us().values())
 
-    def _is_before_us(self, plan: Plan) -> bool:
-        return precedence(plan) < (self.since_ms, self.name)
+    def _before_us(self) -> dict[BrokerId, Plan]:
+        ours = self.since_ms, self.name
+        plans = ((broker, book.plan) for broker, book in self._books.items())
+        return {id: plan for id, plan in plans if plan is not None and precedence(plan) < ours}
+
+
+def trees_of(plans: Iterable[Plan]) -> list[Tree]:
+    """All trees of ``plans``, each once."""
+    trees = {(tree.origin, tree.filters): tree for plan in plans for tree in plan.trees}
+    return [tree for _, tree in sorted(trees.items())]

@@ -18,7 +18,7 @@ import structlog
 from mqtt5 import PublishPacket, QoS
 
 from federator.collector.sources import Complaints, Source, Sources
-from federator.config.all_brokers.steerer import SteererSettings
+from federator.config.all_brokers.steerer import SteererSettings, SteeringSettings
 from federator.errors import DecodeError
 from federator.planner.flow.watch import Watch
 from federator.planner.steering.decision import FRESH_MS, Decider
@@ -30,22 +30,23 @@ from federator.protocol.messages.json_codec import MESSAGE_BYTES_MAX, decode, en
 from federator.protocol.messages.steering import (
     LOAD_EVERY_MS,
     STEERING_VERSION,
+    TREES_MAX,
     Load,
     Plan,
     Tree,
+    passes,
 )
 from federator.protocol.trust.key_files import holder_of
 from federator.protocol.trust.words import Wanted, at
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.wire import packet_id_at
-from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
+from federator.runtime.process.clocks import both_clocks, monotonic_ms, wall_clock_ms
 from federator.runtime.trust.words import FollowedWords
 from federator.steerer.cores import Cores
 from federator.steerer.edges import Edges
 from federator.steerer.instance_writer import InstanceWriter
-from federator.steerer.lease import NEVER_FIRST, Lease
+from federator.steerer.lease import NEVER_FIRST, Lease, trees_of
 from federator.steerer.logged import Logged
-from federator.steerer.plan_trees import trees_at, trees_of
 
 TICK_S: Final = 0.5
 NAME_BYTES: Final = 8
@@ -100,18 +101,10 @@ class Steerer:
         instance_file: Path | None = None,
     ) -> None:
         self.settings, self.dry = settings, dry
-        steering = settings.steering
-        manner = Manner(
-            threshold=steering.threshold_percent / 100,
-            margin=steering.margin_percent / 100,
-            hold_ms=Millis(steering.hold_ms),
-            candidates_max=steering.candidates_max,
-        )
+        manner = _manner(settings.steering)
         self.decider = Decider(manner)
-        self._writer = (
-            None if instance_file is None else InstanceWriter(instance_file, self.decider)
-        )
-        self.cores = Cores(manner, wanted=steering.cores)
+        self._writer = InstanceWriter(instance_file, self.decider) if instance_file else None
+        self.cores = Cores(manner, wanted=settings.steering.cores)
         self.edges = Edges(settings.keep)
         self.words = FollowedWords(
             settings.federation,
@@ -131,12 +124,7 @@ class Steerer:
             heard=(self._load, self._plan),
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
-        own = settings.keys.own_keys()
-        # Agents with keys require the name in our certificate.
-        name = secrets.token_hex(NAME_BYTES) if own is None else holder_of(own).name
-        # Numbers of one name may only grow, so a dry run with keys takes its turn.
-        last = dry and own is None
-        self.lease = Lease(name, since_ms=NEVER_FIRST if last else wall_clock_ms())
+        self.lease = _lease(settings, dry=dry)
         self.counters = dict.fromkeys(
             ("loads", "loads_dropped", "plans", "plans_refused", "decisions", "moves"), 0
         )
@@ -147,7 +135,7 @@ class Steerer:
         self.decision_ms = 0
         self.steers = False
         self.holder: str | None = None
-        self._valid_ms = steering.valid_ms
+        self._valid_ms = settings.steering.valid_ms
         self._number = 0
         self._readable_since: dict[BrokerId, Millis] = {}
         self._renew_ms = self._decide_ms = Millis(0)
@@ -232,6 +220,8 @@ class Steerer:
         if self.steers and now_ms >= self._renew_ms:
             self.publish_plans()
         self._log_measured(now_ms)
+        loads = self.loads.items()
+        self.loads = {broker: load for broker, load in loads if now_ms - load[1] <= FRESH_MS}
         self._log_silent(now_ms)
         listened = now_ms - self._first_ms >= LISTEN_MS
         if listened and (self.steers or self.dry) and not self._deciding:
@@ -256,12 +246,9 @@ class Steerer:
     def on_word(self, source: Source, packet: PublishPacket) -> None:
         """Handle a load or a plan."""
         broker, payload = source.broker, bytes(packet.payload)
-        if broker is None:
-            if packet.topic == self._plan and payload:
-                self._on_plan(None, payload)
-        elif packet.topic == self._plan:
+        if packet.topic == self._plan:
             self._on_plan(broker, payload)
-        elif packet.topic == self._load:
+        elif packet.topic == self._load and broker is not None:
             self._on_load(broker, payload)
 
     def _on_load(self, broker: BrokerId, payload: bytes) -> None:
@@ -293,7 +280,7 @@ class Steerer:
             raise DecodeError(f"Plan: for broker {plan.broker}, heard at {broker}")
         expected = Wanted("steerer", plan.steerer, to=at(plan.broker), stays=True)
         if self.words.believes(self._plan, payload, expected):
-            self.lease.on_plan(plan, now_ms=monotonic_ms(), wall_ms=wall_clock_ms())
+            self.lease.on_plan(plan, both_clocks())
 
     # -- plans -----------------------------------------------------------------------------------
 
@@ -312,18 +299,14 @@ class Steerer:
     def _publish(self, source: Source, broker: BrokerId, *, clear: bool = False) -> None:
         payload = b""
         if not clear:
-            trees = trees_at(broker, self.trees)
-            body = encode(self._plan_for(broker, trees))
-            while len(body) > PLAN_BYTES_MAX:  # agents without the tree use the default route
-                trees = trees[: len(trees) // 2]
-                body = encode(self._plan_for(broker, trees))
+            trees = tuple(tree for tree in self.trees if passes(tree, broker))[:TREES_MAX]
+            while len(body := encode(self._plan_for(broker, trees))) > PLAN_BYTES_MAX:
+                trees = trees[: len(trees) // 2]  # agents without the tree use the default route
             payload = self.words.sign(self._plan, body, to=at(broker))
-        packet = PublishPacket(
-            self._plan, payload, qos=QoS.AT_LEAST_ONCE, retain=True, packet_id=1
-        ).write()
-        ours = bytearray(packet)
+        plan = PublishPacket(self._plan, payload, qos=QoS.AT_LEAST_ONCE, retain=True, packet_id=1)
+        packet = bytearray(plan.write())
         answered = partial(self._on_answer, source.url)
-        if source.link.publish_packet(ours, packet_id_at(ours), 1, answered):
+        if source.link.publish_packet(packet, packet_id_at(packet), 1, answered):
             self.counters["plans"] += 1
             self._unanswered += 1
             self._answered.clear()
@@ -340,7 +323,7 @@ class Steerer:
             made_ms=wall_clock_ms(),
             valid_ms=self._valid_ms,
             trees=trees,
-            priority=self.cores.priority(broker),
+            priority=self.cores.priorities.get(broker),
             meshes=self.cores.asked,
             keep=keep,
             collects=collects,
@@ -442,9 +425,6 @@ class Steerer:
 
     def _log_silent(self, now_ms: Millis) -> None:
         """Log brokers that hold a plan of ours but send no load."""
-        self.loads = {
-            broker: entry for broker, entry in self.loads.items() if now_ms - entry[1] <= FRESH_MS
-        }
         if not self.steers:
             return
         for broker, since_ms in self._readable_since.items():
@@ -480,3 +460,21 @@ class Steerer:
         """Log a message of ``source`` that does not decode."""
         reason, so_far = str(error)[:200], self.connections.malformed
         self._complain("steer.malformed", url=source.url, reason=reason, so_far=so_far)
+
+
+def _manner(steering: SteeringSettings) -> Manner:
+    return Manner(
+        threshold=steering.threshold_percent / 100,
+        margin=steering.margin_percent / 100,
+        hold_ms=Millis(steering.hold_ms),
+        candidates_max=steering.candidates_max,
+    )
+
+
+def _lease(settings: SteererSettings, *, dry: bool) -> Lease:
+    own = settings.keys.own_keys()
+    # Agents with keys require the name in our certificate.
+    name = secrets.token_hex(NAME_BYTES) if own is None else holder_of(own).name
+    # Numbers of one name may only grow, so a dry run with keys takes its turn.
+    last = dry and own is None
+    return Lease(name, since_ms=NEVER_FIRST if last else wall_clock_ms())

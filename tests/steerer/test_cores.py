@@ -1,23 +1,13 @@
-"""How what is decided of cores gets into plans, beside old agents and old steerers."""
+"""How what is decided of cores gets into plans."""
 
-import json
+from msgspec.structs import replace
 
-import msgspec
-import pytest
-
-from federator.errors import DecodeError
 from federator.planner.flow.watch import UNWATCHED
 from federator.planner.steering.moves import Manner
 from federator.planner.steering.placing import Placing
-from federator.protocol.messages.json_codec import decode, encode
-from federator.protocol.messages.steering import MESHES_MAX, STEERING_VERSION, Load, Plan
+from federator.protocol.messages.steering import STEERING_VERSION, Plan
 from federator.steerer.cores import ASK_GAP_MS, Cores, placing_text
 from tests.planner.steering.test_placing import FILTER, Meshes
-
-OLD = {
-    "version": STEERING_VERSION, "federation": "fed", "broker": 4, "steerer": "s",
-    "since_ms": 1, "number": 1, "made_ms": 1, "valid_ms": 1_000, "trees": [],
-}  # fmt: skip
 
 
 def decided(cores, seconds=30, *, obeyed=True):
@@ -41,10 +31,10 @@ def test_plans_ask_and_then_say_who_is_preferred():
 
     assert (asking.asked, cores.asked) == ((FILTER,), (FILTER,))
     assert placing.changed
-    assert cores.priority(4) < cores.priority(1) < 0
+    assert cores.priorities[4] < cores.priorities[1] < 0
     assert cores.snapshot()["decisions"][0]["moves"] == [f"{FILTER} (100/s): core 4, not 1"]
     cores.end()
-    assert (cores.asked, cores.priority(4)) == (None, None)
+    assert (cores.asked, cores.priorities) == (None, {})
 
 
 def test_a_dry_run_asks_and_prints_and_gives_nobody_a_priority():
@@ -52,7 +42,7 @@ def test_a_dry_run_asks_and_prints_and_gives_nobody_a_priority():
 
     decided(cores, obeyed=False)
 
-    assert (cores.asked, cores.placed, cores.moves) == ((FILTER,), 0, 0)
+    assert (cores.asked, cores.priorities, cores.moves) == ((FILTER,), {}, 0)
     lines = placing_text(cores.last)
     assert "fall by 60%" in lines[0]
     assert lines[1].strip() == f"{FILTER} (100/s): core 4, not 1"
@@ -84,40 +74,13 @@ def test_switched_off_nothing_is_asked_or_placed():
     cores = Cores(Manner(), wanted=False)
 
     assert decided(cores) == []
-    assert (cores.asked, cores.placed) == (None, 0)
+    assert (cores.asked, cores.priorities) == (None, {})
 
 
 def test_a_successor_tells_what_was_told_before():
     cores = Cores(Manner(), wanted=True)
-    before = decode(Plan, json.dumps(OLD | {"priority": -2, "meshes": ["a"]}).encode())
+    plan = Plan(STEERING_VERSION, "fed", 5, "s", 1, 1, 1, 1_000)
 
-    cores.adopt([before, decode(Plan, json.dumps(OLD).encode())], now_ms=0, dry=False)
+    cores.adopt([replace(plan, broker=4, priority=-2, meshes=("a",)), plan], now_ms=0, dry=False)
 
-    assert cores.priority(4) == -2
-
-
-def test_plans_of_older_and_newer_steerers_are_read():
-    assert decode(Plan, json.dumps(OLD).encode()).priority is None
-    assert decode(Plan, json.dumps(OLD).encode()).meshes is None
-    newer = decode(Plan, json.dumps(OLD | {"not_yet": [1]}).encode())
-    assert newer == decode(Plan, encode(newer))
-
-    class OldLoad(msgspec.Struct):
-        broker: int
-
-    told = encode(Meshes().told(4))
-    assert decode(OldLoad, told).broker == decode(Load, told).broker == 4
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        {"priority": 2**31},
-        {"priority": 1.5},
-        {"meshes": ["x"] * (MESHES_MAX + 1)},
-        {"meshes": [""]},
-    ],
-)
-def test_a_plan_out_of_bounds_is_none(field):
-    with pytest.raises(DecodeError):
-        decode(Plan, json.dumps(OLD | field).encode())
+    assert cores.priorities == {4: -2}

@@ -1,8 +1,10 @@
 """Who steers, of several, as the plans that are heard tell."""
 
+import pytest
+
 from federator.protocol.messages.steering import STEERING_VERSION, Plan, tree_of
-from federator.steerer.lease import Lease
-from federator.steerer.plan_trees import trees_of
+from federator.protocol.types import Now
+from federator.steerer.lease import Lease, trees_of
 
 WALL_MS = 1_000_000
 
@@ -14,33 +16,25 @@ def plan(steerer="other", *, since=1, broker=1, made=WALL_MS, valid=30_000, tree
 def lease(*plans, since=100):
     made = Lease("us", since_ms=since)
     for each in plans:
-        made.on_plan(each, now_ms=0, wall_ms=WALL_MS)
+        made.on_plan(each, Now(0, WALL_MS * 1_000))
     return made
 
 
-def test_who_began_first_steers_until_its_plans_expire():
-    waiting = lease(plan())
-
-    assert waiting.holder(now_ms=29_999) == "other"
-    assert waiting.holder(now_ms=30_000) is None
-
-
-def test_who_began_later_is_not_waited_for():
-    assert lease(plan(since=101)).holder(now_ms=0) is None
-
-
-def test_a_plan_that_came_late_holds_for_the_rest_only():
-    assert lease(plan(made=WALL_MS - 29_000)).holder(now_ms=1_001) is None
-    assert lease(plan(made=WALL_MS - 30_000)).holder(now_ms=0) is None
-
-
-def test_a_plan_out_of_a_clock_that_is_ahead_holds_nobody_up():
-    assert lease(plan(made=WALL_MS + 3_600_000)).holder(now_ms=0) is None
-
-
-def test_another_run_of_our_name_is_another():
-    assert lease(plan("us", since=99)).holder(now_ms=0) == "us"
-    assert lease(plan("us", since=100)).holder(now_ms=0) is None
+@pytest.mark.parametrize(
+    ("noted", "now_ms", "holder"),
+    [
+        pytest.param(plan(), 29_999, "other", id="who began first steers"),
+        pytest.param(plan(), 30_000, None, id="until its plans expire"),
+        pytest.param(plan(since=101), 0, None, id="who began later is not waited for"),
+        pytest.param(plan(made=WALL_MS - 29_000), 1_001, None, id="a late plan holds for the rest"),
+        pytest.param(plan(made=WALL_MS - 30_000), 0, None, id="an expired one not at all"),
+        pytest.param(plan(made=WALL_MS + 3_600_000), 0, None, id="nor one of a clock ahead"),
+        pytest.param(plan("us", since=99), 0, "us", id="another run of our name is another"),
+        pytest.param(plan("us", since=100), 0, None, id="this run is not waited for"),
+    ],
+)
+def test_who_is_waited_for(noted, now_ms, holder):
+    assert lease(noted).holder(now_ms=now_ms) == holder
 
 
 def test_the_trees_of_who_steered_before_are_inherited_once():

@@ -83,7 +83,7 @@ def solve(
 @_method
 @_seed
 @_time_limit
-def draw(instance: Path, output: Path | None, method: str, seed: int, time_limit_s: float) -> None:
+def draw(instance: Path, output: Path | None, method: str, seed: int, time_limit_s: float) -> int:
     """Solve INSTANCE and draw the answer: loads, copies, idle brokers, unmet requests."""
     problem = read(instance)
     with (
@@ -92,6 +92,7 @@ def draw(instance: Path, output: Path | None, method: str, seed: int, time_limit
     ):
         outcome = SOLVERS[method](problem, seed=seed, watch=watching)
     write(output, svg(problem, outcome))
+    return noted.exit_code
 
 
 def as_dict(problem: Instance, outcome: Outcome, seconds: float) -> dict[str, Any]:

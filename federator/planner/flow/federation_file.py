@@ -12,7 +12,7 @@ A topic of the instance is a filter at one origin; its rate is the largest that 
 gets, because a copy that is passed on is the whole of what was sent.
 """
 
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -54,13 +54,10 @@ class LinkFile(msgspec.Struct, forbid_unknown_fields=True):
     capacity: Literal["edge", "arc"] = "edge"
 
 
-_File = TypeVar("_File", TrafficFile, LinkFile)
-
-
 def decode(traffic: bytes, links: bytes, *, name: str = "federation") -> Instance:
     """The instance of both files. Raises ``InstanceError``: what to correct, in which file."""
-    flows = _file(traffic, TrafficFile, "traffic").flows
-    table = _file(links, LinkFile, "links")
+    flows = instance_file.read_version_1(traffic, TrafficFile, where="traffic: ").flows
+    table = instance_file.read_version_1(links, LinkFile, where="links: ")
     brokers = {end for link in table.links for end in (link.a, link.b)}
     topics: dict[tuple[str, int], dict[int, float]] = {}
     for position, flow in enumerate(flows):
@@ -93,10 +90,3 @@ def decode(traffic: bytes, links: bytes, *, name: str = "federation") -> Instanc
             ],
         )
     )
-
-
-def _file(data: bytes, kind: type[_File], what: str) -> _File:
-    file = instance_file.read_json(data, kind, where=f"{what}: ")
-    if file.version != instance_file.VERSION:
-        raise InstanceError(f"{what}: version: {file.version}: {instance_file.VERSION} wanted")
-    return file

@@ -79,10 +79,15 @@ class _Version(msgspec.Struct):
 
 def decode(data: bytes) -> Instance:
     """The instance that ``data`` describes. Raises ``InstanceError``: what to correct."""
-    version = read_json(data, _Version, wanted=": an instance wanted").version
+    return build(read_version_1(data, InstanceFile, wanted=": an instance wanted"))
+
+
+def read_version_1(data: bytes, kind: type[_Read], *, where: str = "", wanted: str = "") -> _Read:
+    """Decode ``data`` as ``read_json`` does, if it says that it is of this version."""
+    version = read_json(data, _Version, where=where, wanted=wanted).version
     if version != VERSION:
-        raise InstanceError(f"version: {version}: {VERSION} wanted")
-    return build(read_json(data, InstanceFile, wanted=": an instance wanted"))
+        raise InstanceError(f"{where}version: {version}: {VERSION} wanted")
+    return read_json(data, kind, where=where, wanted=wanted)
 
 
 def read_json(data: bytes, kind: type[_Read], *, where: str = "", wanted: str = "") -> _Read:

@@ -22,7 +22,6 @@ class Outcome:
     lower_bound: float
     stopped: str  # why it ended
     iterations: int = 0  # of the method's main loop
-    trace: tuple[float, ...] = ()  # cost, or bound, over time; for reports
 
     @property
     def gap(self) -> float:
@@ -50,7 +49,6 @@ def outcome(
     lower_bound: float = -math.inf,
     stopped: str = "done",
     iterations: int = 0,
-    trace: tuple[float, ...] = (),
     by_arcs: bool = False,
 ) -> Outcome:
     """Recount ``routing`` and pair it with ``lower_bound``, rounded up if costs are whole."""
@@ -59,7 +57,7 @@ def outcome(
     lower_bound = whole_bound(instance, lower_bound)
     assert lower_bound <= cost + BOUND_ROUNDING * max(1.0, cost), f"{lower_bound} bounds {cost}"
     lower_bound = min(lower_bound, cost)
-    return Outcome(method, routing, counted, cost, lower_bound, stopped, iterations, trace)
+    return Outcome(method, routing, counted, cost, lower_bound, stopped, iterations)
 
 
 def whole_bound(instance: Instance, lower_bound: float) -> float:

@@ -8,7 +8,6 @@ step.
 An arc of infinite length does not exist.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,33 +92,21 @@ class ShortestPaths:
     def walk(self, trees: Trees, layer: IntArray, target: IntArray) -> tuple[IntArray, IntArray]:
         """The arcs from the sources to ``target[i]`` in tree ``layer[i]``, for all i at once.
 
-        Pairs ``(i, arc)`` as two arrays, unordered. Unreachable targets have no arcs.
+        Pairs ``(i, arc)`` as two arrays, unordered. Unreachable targets have no arcs. All walks go
+        back in step, from their target to the previous node.
         """
-        walker, keys = walk_back(
-            target, lambda walker, here: trees.before[layer[walker], here], nodes=self.nodes
-        )
-        return walker, self._order[np.searchsorted(self._keys, keys)]
-
-
-def walk_back(
-    target: IntArray, before: Callable[[IntArray, IntArray], IntArray], *, nodes: int
-) -> tuple[IntArray, IntArray]:
-    """Pairs of a walker and an arc on its way, the arc as ``tail * nodes + head``.
-
-    All walkers start at their ``target`` and go back in step, each to the previous node that
-    ``before`` returns, which is negative at the end. ``nodes`` is the number of nodes.
-    """
-    walker, here = np.arange(len(target), dtype=np.intp), target
-    walkers: list[IntArray] = [np.empty(0, dtype=np.intp)]
-    keys: list[IntArray] = [np.empty(0, dtype=np.int64)]
-    for _ in range(nodes):
-        tail = before(walker, here)
-        going = tail >= 0
-        if not going.all():
+        walker, here = np.arange(len(target), dtype=np.intp), target
+        walkers: list[IntArray] = []
+        keys: list[IntArray] = []
+        while len(walker):
+            tail = trees.before[layer[walker], here]
+            going = tail >= 0
             walker, here, tail = walker[going], here[going], tail[going]
-        if not len(walker):
-            break
-        walkers.append(walker)
-        keys.append(tail * np.int64(nodes) + here)
-        here = tail
-    return np.concatenate(walkers), np.concatenate(keys)
+            walkers.append(walker)
+            keys.append(tail * np.int64(self.nodes) + here)
+            here = tail
+        if not keys:
+            return walker, walker
+        return np.concatenate(walkers), self._order[
+            np.searchsorted(self._keys, np.concatenate(keys))
+        ]

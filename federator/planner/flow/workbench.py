@@ -25,7 +25,6 @@ class Workbench:
         self._targets = [
             instance.request_node[instance.requests_of(k)] for k in range(instance.topics)
         ]
-        self._layers = [np.zeros(len(targets), dtype=np.intp) for targets in self._targets]
         self.clear()
 
     def total(self) -> float:
@@ -78,9 +77,9 @@ class Workbench:
         targets = self._targets[topic]
         distance = trees.distance[0, targets]
         worth = distance < instance.unmet_penalty
-        layers = self._layers[topic][: int(worth.sum())]
-        _, walked = self.paths.walk(trees, layers, targets[worth])
-        unmet = len(targets) - len(layers)
+        served = targets[worth]
+        _, walked = self.paths.walk(trees, np.zeros(len(served), dtype=np.intp), served)
+        unmet = len(targets) - len(served)
         paid = float(distance[worth].sum() if surcharge is None else instance.cost[walked].sum())
         return np.unique(walked), paid + unmet * instance.unmet_penalty
 

@@ -8,14 +8,12 @@ selection (``pool``).
 
 Small instances get fitted shares, many rounds, and the pool. Large ones get equal shares and a
 handful of rounds: one round of 1,000 topics on 10,000 nodes is 1,000 runs of Dijkstra, some 2 s.
-Those in between get tolls of each request at the end, which raise the bound (``request_tolls``).
 
 Source: Manzoni 2022, 3.2; docs/planner.md 4.
 """
 
 import math
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,14 +27,10 @@ from federator.planner.lagrangian import steps
 from federator.planner.lagrangian.local_search import LocalSearch, Negotiation, evict
 from federator.planner.lagrangian.pool import TreePool
 from federator.planner.lagrangian.relaxation import Relaxation
-from federator.planner.lagrangian.request_tolls import RequestTolls
 from federator.planner.lagrangian.shortage import unmet_least
 
 FITTED_CELLS_MAX = 2_000_000
 """Product of requests and arcs up to which shares are fitted and trees are pooled."""
-
-TOLLED_CELLS_MAX = 20_000_000
-"""Product of requests and arcs up to which tolls of each request pay."""
 
 TARGET_ABOVE_BOUND = 0.1
 """Penalties make early answers dear; a step that aimed at them would overshoot."""
@@ -52,12 +46,10 @@ class Effort:
     combinations: int  # how often the pool is searched
     pricings: int  # how often trees are added for the pool's own prices, before each search
     shuffles: int  # random reinsertions after each search of the pool
-    toll_rounds: int = 0  # of tolls of each request, at the end, which only raise the bound
 
 
 SMALL = Effort(rounds=100, repair_every=10, pushes=40, combinations=3, pricings=6, shuffles=40)
 LARGE = Effort(rounds=8, repair_every=4, pushes=0, combinations=0, pricings=0, shuffles=0)
-MEDIUM = replace(LARGE, toll_rounds=100)
 
 
 def solve(
@@ -70,7 +62,7 @@ def solve(
 ) -> Outcome:
     """A feasible routing and a bound that no routing undercuts.
 
-    Without ``effort``: ``SMALL``, ``MEDIUM`` or ``LARGE`` by the instance's size.
+    Without ``effort``: ``SMALL`` or ``LARGE`` by the instance's size.
     """
     return _Search(instance, rule, seed, effort, watch).run()
 
@@ -81,10 +73,9 @@ class _Search:
     def __init__(
         self, instance: Instance, rule: steps.Rule, seed: int, effort: Effort | None, watch: Watch
     ) -> None:
-        cells = instance.requests * instance.arcs
-        small = cells <= FITTED_CELLS_MAX
+        small = instance.requests * instance.arcs <= FITTED_CELLS_MAX
         self.instance = instance
-        self.effort = effort or (SMALL if small else MEDIUM if cells <= TOLLED_CELLS_MAX else LARGE)
+        self.effort = effort or (SMALL if small else LARGE)
         self.watch = watch
         self.seed = seed
         self.rng = np.random.default_rng(seed)
@@ -97,7 +88,6 @@ class _Search:
         self.best: tuple[Routing, FloatArray] = (self.bench.routing(), self.bench.cost.copy())
         self.bound = -math.inf
         self.ideal = np.zeros(instance.topics)
-        self.trace: list[float] = []
 
     def run(self) -> Outcome:
         prices = np.zeros(len(self.instance.capacity))
@@ -109,7 +99,6 @@ class _Search:
             if done == 0:
                 self.ideal = relaxed.topic_value
             self.bound = max(self.bound, relaxed.bound)
-            self.trace.append(relaxed.bound)
             if done % self.effort.repair_every == 0 or done == rounds - 1:
                 self._repair(prices, first=done == 0)
             if done == 0:
@@ -121,7 +110,6 @@ class _Search:
                 prices, relaxed.slope, bound=relaxed.bound, target=self._target()
             )
         self._finish()
-        self._tighten()
         stopped = "proven" if self._closed() else "stopped" if self.watch.over() else "done"
         return outcome(
             self.instance,
@@ -130,14 +118,13 @@ class _Search:
             lower_bound=self.bound,
             stopped=stopped,
             iterations=done + 1,
-            trace=tuple(self.trace),
         )
 
     def _count_the_unmet(self) -> None:
         """If requests are unmet, prove how many must be; later bounds may use that."""
         unmet = int((~account(self.instance, self.best[0]).met).sum())
         if unmet and self.pool is not None:
-            least = unmet_least(self.instance, self.paths, known=unmet, watch=self.watch)
+            least = unmet_least(self.instance, self.paths, most=unmet, watch=self.watch)
             self.relaxation.unmet_least = least
 
     def _target(self) -> float:
@@ -205,16 +192,6 @@ class _Search:
             self._shake()
             if self.best_cost >= before - 1e-6:
                 return
-
-    def _tighten(self) -> None:
-        """Raise the bound where equal shares leave it low."""
-        if not self.effort.toll_rounds or self._closed() or self.watch.over():
-            return
-        tolls = RequestTolls(self.instance, self.paths, self.watch)
-        for bound in islice(tolls.improve(self.watch), self.effort.toll_rounds):
-            self.trace.append(bound)
-            self.bound = max(self.bound, bound)
-            self.watch.report(Progress(1.0, self.best_cost, self.bound))
 
     def _combine(self, pool: TreePool) -> None:
         """Add the trees that the pool's own prices favour, then choose among all."""

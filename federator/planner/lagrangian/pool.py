@@ -114,13 +114,13 @@ class TreePool:
         columns = [
             (topic, *tree) for topic, trees in enumerate(self._trees) for tree in trees.values()
         ]
-        answer = minimise(self._model(columns, whole=False), seed=seed, watch=watch)
+        model, used = self._model(columns, whole=False)
+        answer = minimise(model, seed=seed, watch=watch)
         if answer.values is None or not answer.optimal:
             return None
         duals, topics = answer.row_duals, self.instance.topics
         prices = np.zeros(len(self.instance.capacity))
-        used = self._used_channels(columns)
-        prices[used] = np.maximum(0.0, -duals[topics : topics + len(used)])
+        prices[used] = np.maximum(0.0, -duals[topics:])
         return Priced(answer.lower_bound, prices, duals[:topics])
 
     def combine(
@@ -136,7 +136,7 @@ class TreePool:
             for topic, trees in enumerate(self._trees)
             for arcs, cost in self._worthwhile(topic, list(trees.values()), priced, slack)
         ]
-        model = self._model(columns, whole=True)
+        model, _ = self._model(columns, whole=True)
         answer = minimise(model, seed=seed, watch=watch, nodes_max=MASTER_NODES_MAX)
         if answer.values is None:
             return None
@@ -146,8 +146,8 @@ class TreePool:
                 best[topic] = (arcs, cost)
         return [tree for tree in best if tree is not None]
 
-    def _model(self, columns: list[Column], *, whole: bool) -> Model:
-        """One row per topic, then one per channel that some tree uses, ascending."""
+    def _model(self, columns: list[Column], *, whole: bool) -> tuple[Model, list[int]]:
+        """One row per topic, then one per channel that some tree uses; and these channels."""
         instance = self.instance
         model = Model()
         one: list[list[tuple[int, float]]] = [[] for _ in range(instance.topics)]
@@ -160,16 +160,10 @@ class TreePool:
                 rows[channel].append((column, rate))
         for terms in one:
             model.row(terms, least=1.0, most=1.0)
-        for channel, terms in enumerate(rows):
-            if terms:
-                model.row(terms, least=-np.inf, most=float(instance.capacity[channel]))
-        return model
-
-    def _used_channels(self, columns: list[Column]) -> IntArray:
-        used = np.zeros(len(self.instance.capacity), dtype=bool)
-        for _, arcs, _ in columns:
-            used[self.instance.channel[arcs]] = True
-        return np.flatnonzero(used)
+        used = [channel for channel, terms in enumerate(rows) if terms]
+        for channel in used:
+            model.row(rows[channel], least=-np.inf, most=float(instance.capacity[channel]))
+        return model, used
 
     def _worthwhile(
         self, topic: int, trees: list[tuple[IntArray, float]], priced: Priced, slack: float

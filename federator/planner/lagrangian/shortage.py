@@ -23,10 +23,10 @@ from federator.planner.lagrangian.relaxation import Relaxation
 ROUNDS = 100
 
 
-def unmet_least(instance: Instance, paths: ShortestPaths, *, known: int, watch: Watch) -> int:
+def unmet_least(instance: Instance, paths: ShortestPaths, *, most: int, watch: Watch) -> int:
     """A number of requests that every routing leaves unmet.
 
-    Some routing leaves ``known`` unmet: the search ends when as many are proven, or time is over.
+    Some routing leaves ``most`` unmet: the search ends when as many are proven, or time is over.
     """
     asked = replace(instance, cost=np.zeros(instance.arcs), unmet_penalty=1.0)
     relaxation = Relaxation(asked, paths, fitted=True)
@@ -41,7 +41,7 @@ def unmet_least(instance: Instance, paths: ShortestPaths, *, known: int, watch: 
         if relaxed is None:
             break
         least = max(least, math.ceil(relaxed.bound - TOLERANCE))
-        if least >= known:
+        if least >= most:
             break
-        prices = rule.step(prices, relaxed.slope, bound=relaxed.bound, target=known)
+        prices = rule.step(prices, relaxed.slope, bound=relaxed.bound, target=most)
     return least

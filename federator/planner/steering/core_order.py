@@ -11,7 +11,7 @@ Source: Fawwaz 2022, 4.2 (10); docs/placement.md 5.
 import numpy as np
 import numpy.typing as npt
 
-from federator.planner.flow.watch import UNWATCHED, Watch
+from federator.planner.flow.watch import Watch
 
 Matrix = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
@@ -33,21 +33,21 @@ def costs_of(far: Matrix, member: npt.NDArray[np.bool_], rates: Matrix) -> Matri
 
 def cost_of(costs: Matrix, order: Ints) -> float:
     """The cost of an order, in which each mesh's first member is its core."""
-    if not costs.size:
-        return 0.0
-    first = np.isfinite(costs[:, order]).argmax(axis=1)
-    return float(costs[np.arange(len(costs)), order[first]].sum())
+    return float(costs[np.arange(len(costs)), cores_of(costs, order)].sum())
 
 
-def improved(
-    costs: Matrix, start: Ints, *, count: int | None = None, watch: Watch = UNWATCHED
-) -> Ints:
+def cores_of(costs: Matrix, order: Ints) -> Ints:
+    """The core of each mesh: its first member in ``order``."""
+    cores: Ints = order[np.isfinite(costs[:, order]).argmax(axis=1)]
+    return cores
+
+
+def improved(costs: Matrix, start: Ints, *, count: int, watch: Watch) -> Ints:
     """``start``, with brokers moved within the order as long as any move helps.
 
     Args:
-        count: Only the first ``count`` of ``start`` move, among themselves. All by default.
+        count: Only the first ``count`` of ``start`` move, among themselves.
     """
-    count = len(start) if count is None else count
     best, best_cost = start, cost_of(costs, start)
     for _ in range(PASSES_MAX):
         before = best_cost

@@ -28,7 +28,7 @@ from federator.planner.flow.instance import FloatArray
 from federator.planner.flow.watch import UNWATCHED, Watch
 from federator.planner.steering.backlogs import Backlogs
 from federator.planner.steering.estimate import Estimate
-from federator.planner.steering.fitting import FILL_MAX, ROOMY, Fit, Problem, Wish, fit, within
+from federator.planner.steering.fitting import FILL_MAX, ROOMY, Problem, Wish, fit, within
 from federator.planner.steering.jams import FlowKey, Jams, Present
 from federator.planner.steering.moves import (
     Decision,
@@ -89,8 +89,8 @@ EXPLAINED: Final = 0.95
 """Of the flows on overfull links, the heaviest that make up this share of their load may move."""
 
 
-_Answer = tuple[list[FlowKey], Problem, Fit, dict[Ends, float]]
-"""The flows that may move, the problem, their new ways, and how full links are then."""
+_Answer = tuple[list[FlowKey], tuple[tuple[int, ...], ...], dict[Ends, float]]
+"""The flows that may move, their new ways, and how full links are then."""
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class _Flow:
     rate: Estimate = field(default_factory=Estimate)
     newest: float = 0.0
     destinations: tuple[BrokerId, ...] = ()
-    heard_ms: Millis = Millis(0)
+    reported_ms: Millis = Millis(0)
     planned: bool = False
     tree: Tree | None = None
     moved_ms: Millis | None = None
@@ -116,9 +116,8 @@ class Reach(Enum):
 class Decider:
     """Receives loads, and decides when asked. One call at a time, from any thread."""
 
-    def __init__(self, manner: Manner | None = None, *, seed: int = 0) -> None:
+    def __init__(self, manner: Manner | None = None) -> None:
         self.manner = manner or Manner()
-        self._seed = seed
         self._loads: dict[BrokerId, tuple[Load, Millis]] = {}
         self._flows: dict[FlowKey, _Flow] = {}
         self._background: dict[Ends, Estimate] = {}
@@ -164,14 +163,14 @@ class Decider:
         flow.newest = min(load.rate, RATE_MAX)
         flow.rate.add(flow.newest, min(load.error, RATE_MAX))
         flow.destinations = tuple(sorted({*load.destinations} - {origin}))
-        flow.planned, flow.heard_ms = load.planned, now_ms
+        flow.planned, flow.reported_ms = load.planned, now_ms
 
     def adopt(self, trees: Iterable[Tree], *, now_ms: Millis) -> None:
         """Take over the trees of the steerer before us."""
         for tree in trees:
             key = tree.origin, tree.filters
             if self._has_room(key):
-                flow = self._flows.setdefault(key, _Flow(heard_ms=now_ms))
+                flow = self._flows.setdefault(key, _Flow(reported_ms=now_ms))
                 flow.tree, flow.moved_ms, flow.planned = tree, now_ms, True
 
     def follow(self, trees: Iterable[Tree], *, now_ms: Millis) -> None:
@@ -250,13 +249,13 @@ class Decider:
     def _forget(self, now_ms: Millis) -> None:
         loads, flows = self._loads.items(), self._flows.items()
         self._loads = {at: entry for at, entry in loads if now_ms - entry[1] <= FRESH_MS}
-        self._flows = {at: flow for at, flow in flows if now_ms - flow.heard_ms <= FLOW_KEPT_MS}
+        self._flows = {at: flow for at, flow in flows if now_ms - flow.reported_ms <= FLOW_KEPT_MS}
         self._of_origin = Counter(origin for origin, _ in self._flows)
 
     def _network_of(self, loads: list[Load]) -> Network:
         """Return the same object while nothing changed, for it caches ways."""
         network = network_of(loads)
-        if self._network is not None and self._network.told == network.told:
+        if self._network is not None and self._network.links_by_ends == network.links_by_ends:
             return self._network
         links = self._background.items()
         self._background = {at: estimate for at, estimate in links if at in network.at}
@@ -369,23 +368,14 @@ class Decider:
         answer = self._answer(now, jam, now_ms, watch)
         if isinstance(answer, str):
             return nothing(answer)
-        keys, problem, fitted, after = answer
-        moves = self._move(now, keys, fitted, before, now_ms)
+        keys, ways, after = answer
+        moves = self._move(now, keys, ways, before, now_ms)
         self._moved_ms, self._tried = now_ms, None
         self._jams.forget(ends for ends, share in after.items() if share != before[ends])
         moved = self._look(now.network, now.capacity, now_ms, sampling=False)
         why = f"{full}: {len(moves)} of {self.flows} flows move"
-        return Decision(
-            self.trees,
-            (*dropped, *moves),
-            before,
-            after,
-            why,
-            cost,
-            self._cost(moved),
-            fitted,
-            problem,
-        )
+        moves = [*dropped, *moves]
+        return Decision(self.trees, tuple(moves), before, after, why, cost, self._cost(moved))
 
     def _answer(self, now: Present, jam: set[Ends], now_ms: Millis, watch: Watch) -> _Answer | str:
         """Which flows may move, and where to; or why none does.
@@ -402,9 +392,9 @@ class Decider:
                 continue
             problem = self._problem(now, keys, now.assumed)
             time = within(watch, 0.5) if pressed and reach is not Reach.ELSEWHERE else watch
-            fitted = fit(problem, threshold=self.manner.threshold, seed=self._seed, watch=time)
+            ways = fit(problem, threshold=self.manner.threshold, watch=time)
             load, meanwhile = now.load.copy(), now.load.copy()
-            for wish, way in zip(problem.wishes, fitted.ways, strict=True):
+            for wish, way in zip(problem.wishes, ways, strict=True):
                 load[list(wish.way)] -= wish.rate
                 load[list(way)] += wish.rate
                 meanwhile[list(set(way) - set(wish.way))] += wish.rate
@@ -419,7 +409,7 @@ class Decider:
             if filled or not better(shares, after, self.manner.threshold):
                 why = "no other way would relieve it"
                 continue
-            answer, shares = (keys, problem, fitted, after), after
+            answer, shares = (keys, ways, after), after
             if fullest(after) <= FILL_MAX:
                 break
         return answer or why
@@ -469,12 +459,12 @@ class Decider:
         self,
         now: Present,
         keys: list[FlowKey],
-        found: Fit,
+        ways: tuple[tuple[int, ...], ...],
         before: Mapping[Ends, float],
         now_ms: Millis,
     ) -> list[Move]:
         moves = []
-        for key, way in zip(keys, found.ways, strict=True):
+        for key, way in zip(keys, ways, strict=True):
             flow = self._flows[key]
             if way == now.ways[key] or len(way) >= BROKERS_MAX:
                 continue

@@ -32,18 +32,12 @@ class Estimate:
     Attributes:
         value: In the unit of the samples.
         error: The standard error of ``value``.
-        samples: How many samples it uses.
     """
 
     def __init__(self) -> None:
         self.value = self.error = 0.0
         self._kept: deque[tuple[float, float]] = deque(maxlen=SAMPLES_MAX)
         self._settling = 0  # how many more samples may belong to the change itself
-
-    @property
-    def samples(self) -> int:
-        """How many samples the value uses."""
-        return len(self._kept)
 
     @property
     def changing(self) -> bool:

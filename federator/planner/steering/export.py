@@ -7,12 +7,11 @@ Source: docs/steering.md, "What was measured, as an instance".
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from federator.planner.flow import instance_file
 from federator.planner.flow.instance import Instance
 from federator.planner.flow.routing import account, from_arcs
 from federator.planner.steering.fitting import FILL_MAX, Problem
@@ -27,22 +26,12 @@ CAPACITY_MIN: Final = 1e-6
 NAME_CHARS_MAX: Final = 200
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Measured:
-    """An instance, and the ways that its flows take.
-
-    Attributes:
-        path_cost: The cost of those ways, as ``plan solve`` counts.
-        overloaded: How many links are fuller than ``FILL_MAX``.
-    """
+class Measured(NamedTuple):
+    """An instance, and the ways that its flows take."""
 
     instance: Instance
-    path_cost: float
-    overloaded: int
-
-    def encode(self) -> bytes:
-        """The file."""
-        return instance_file.encode(self.instance)
+    path_cost: float  # of those ways, as ``plan solve`` counts
+    overloaded: int  # how many links are fuller than ``FILL_MAX``
 
 
 def measured(problem: Problem, names: Mapping[BrokerId, str]) -> Measured:

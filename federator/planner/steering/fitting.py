@@ -22,7 +22,6 @@ from federator.planner.flow.instance import (
     dear_penalty,
 )
 from federator.planner.flow.outcome import Outcome
-from federator.planner.flow.routing import account
 from federator.planner.flow.watch import Watch
 from federator.planner.flow.workbench import Workbench
 from federator.planner.methods import SOLVERS, Method
@@ -69,17 +68,6 @@ class Wish:
     rate: float  # bit/s
     way: tuple[int, ...]  # its present way, over open links
     filters: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """An answer."""
-
-    ways: tuple[tuple[int, ...], ...]  # of each wish, in the order given
-    method: str
-    cost: float  # of paths, as ``plan solve`` counts; infinite if links are too full
-    lower_bound: float  # proven, for links ``FILL_MAX`` full; minus infinity if nothing is
-    left_out: int  # wishes that do not fit if links are ``FILL_MAX`` full at most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,16 +125,16 @@ class Problem:
         )
 
 
-def fit(problem: Problem, *, threshold: float, seed: int, watch: Watch) -> Fit:
-    """Ways for all wishes; links stay below ``threshold`` if that costs hardly more."""
+def fit(problem: Problem, *, threshold: float, watch: Watch) -> tuple[tuple[int, ...], ...]:
+    """Ways for all wishes, in their order; below ``threshold`` if that costs hardly more."""
     empty = threshold - BELOW_THRESHOLD
-    tight = _solved(problem.instance(FILL_MAX), seed, within(watch, TIGHT_SHARE))
+    tight = _solved(problem.instance(FILL_MAX), within(watch, TIGHT_SHARE))
     chosen, fill = tight, FILL_MAX
     emptier = [] if tight.unmet else [share for share in (empty, ROOMY) if share < FILL_MAX]
     for filled in emptier:
         if watch.over():
             break
-        roomy = _solved(problem.instance(filled), seed, within(watch, TIGHT_SHARE))
+        roomy = _solved(problem.instance(filled), within(watch, TIGHT_SHARE))
         if not roomy.unmet and (filled == ROOMY or roomy.cost <= (1 + DEARER_MAX) * tight.cost):
             chosen, fill = roomy, filled
             break
@@ -154,28 +142,24 @@ def fit(problem: Problem, *, threshold: float, seed: int, watch: Watch) -> Fit:
     instance = replace(problem.instance(fill), unmet_penalty=_DEARER_THAN_ANY)
     bench = Workbench(instance)
     bench.load(chosen.routing, np.zeros(instance.topics))
-    left_out = _place_the_rest(problem, instance, bench, chosen)
+    _place_the_rest(problem, instance, bench, chosen)
     _leave_what_can_stay(problem, instance, bench)
     arcs = np.flatnonzero(problem.network.open)
-    ways = tuple(tuple(sorted(arcs[way].tolist())) for way in bench.arcs)
-    cost = inf if left_out else account(instance, bench.routing()).path_cost
-    return Fit(ways, chosen.method, cost, tight.lower_bound, left_out)
+    return tuple(tuple(sorted(arcs[way].tolist())) for way in bench.arcs)
 
 
-def _solved(instance: Instance, seed: int, watch: Watch) -> Outcome:
-    """The best result of a quick method, and of better ones in the time left."""
-    greedy = SOLVERS[Method.GREEDY](instance, seed=seed, watch=watch)
+def _solved(instance: Instance, watch: Watch) -> Outcome:
+    """The best result of a quick method, and of a better one in the time left."""
+    quick = SOLVERS[Method.GREEDY](instance, seed=0, watch=watch)
+    if watch.over():
+        return quick
     small = instance.requests * instance.arcs <= EXACT_CELLS_MAX
-    best = greedy
-    for method in (Method.EXACT, Method.LAGRANGIAN) if small else (Method.LAGRANGIAN,):
-        if watch.over():
-            break
-        candidate = SOLVERS[method](instance, seed=seed, watch=watch)
-        if (candidate.unmet, candidate.cost) <= (best.unmet, best.cost):
-            best = candidate
-        if candidate.proven:
-            break
-    return best
+    method = Method.EXACT if small else Method.LAGRANGIAN
+    return min(
+        SOLVERS[method](instance, seed=0, watch=watch),
+        quick,
+        key=lambda outcome: (outcome.unmet, outcome.cost),
+    )
 
 
 def within(watch: Watch, share: float) -> Watch:
@@ -187,7 +171,7 @@ def within(watch: Watch, share: float) -> Watch:
 
 def _place_the_rest(
     problem: Problem, instance: Instance, bench: Workbench, outcome: Outcome
-) -> int:
+) -> None:
     """Place flows with unmet destinations, as a whole, where they overload links least."""
     met = outcome.account.met
     lacking = [k for k in range(instance.topics) if not met[instance.requests_of(k)].all()]
@@ -201,7 +185,6 @@ def _place_the_rest(
         over /= np.maximum(instance.capacity, instance.rate[topic])
         allowed = instance.head != instance.publisher[topic]
         bench.put(topic, *bench.best_tree(topic, allowed, over * price))
-    return len(lacking)
 
 
 def _leave_what_can_stay(problem: Problem, instance: Instance, bench: Workbench) -> None:

@@ -3,7 +3,6 @@
 Like traffic news, which report a jam when several messages agree, not each car that brakes.
 """
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -68,24 +67,23 @@ class Jams:
 
     def __init__(self, threshold: float) -> None:
         self._threshold = threshold
-        self._was_over: dict[Ends, deque[bool]] = {}
+        self._in_a_row: dict[Ends, int] = {}  # the last samples over it
 
     def sample(self, network: Network, capacity: FloatArray, load: FloatArray) -> None:
         """Note the newest ``load`` of each link, in bit/s; other links are forgotten."""
         over = load > self._threshold * capacity
-        before, self._was_over = self._was_over, {}
+        before, self._in_a_row = self._in_a_row, {}
         for link in np.flatnonzero(np.isfinite(capacity)).tolist():
             ends = network.links[link]
-            noted = self._was_over[ends] = before.get(ends) or deque(maxlen=SAMPLES)
-            noted.append(bool(over[link]))
+            self._in_a_row[ends] = before.get(ends, 0) + 1 if over[link] else 0
 
     def lasting(self, now: Present) -> set[Ends]:
         """Links that are over the threshold, beyond doubt, and were in all of the last samples."""
         sure = now.shares(now.load - DOUBT * now.error)
         over = [ends for ends, share in sure.items() if share > self._threshold]
-        return {ends for ends in over if sum(self._was_over.get(ends, ())) == SAMPLES}
+        return {ends for ends in over if self._in_a_row.get(ends, 0) >= SAMPLES}
 
     def forget(self, links: Iterable[Ends]) -> None:
         """Start again with these links, where flows moved."""
         for ends in links:
-            self._was_over.pop(ends, None)
+            self._in_a_row.pop(ends, None)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from federator.planner.steering.fitting import FILL_MAX, Fit, Problem
+from federator.planner.steering.fitting import FILL_MAX
 from federator.planner.steering.network import Ends, Network
 from federator.protocol.messages.steering import Tree, parents_of
 from federator.protocol.types import BrokerId, Millis
@@ -63,8 +63,6 @@ class Decision:
     why: str = ""
     cost: float = 0.0
     cost_promised: float = 0.0
-    fit: Fit | None = None
-    problem: Problem | None = None
 
 
 def broken(tree: Tree, destinations: tuple[BrokerId, ...], network: Network) -> str:

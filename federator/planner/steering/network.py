@@ -5,7 +5,7 @@ least cost to the destination, of several to the one with the smallest id. So th
 origin are a tree.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -39,7 +39,7 @@ class Network:
     """
 
     def __init__(self, links: Mapping[Ends, Link]) -> None:
-        self.told = dict(links)
+        self.links_by_ends = dict(links)
         self.brokers = sorted({end for ends in links for end in ends})
         self.links = sorted(links)  # by tail, then by head: so the first of equals is the smallest
         self.at = {ends: position for position, ends in enumerate(self.links)}
@@ -63,6 +63,15 @@ class Network:
                 used.update(self._path(origin, destination))
             self._ways[key] = tuple(sorted(used))
         return self._ways[key]
+
+    def distances(self, brokers: Sequence[BrokerId]) -> FloatArray:
+        """The distance from each broker to each, infinite where no links lead, shape (B, B)."""
+        far = np.where(np.eye(len(brokers), dtype=bool), 0.0, inf)
+        rows = [row for row, broker in enumerate(brokers) if broker in self.node]
+        nodes = [self.node[brokers[row]] for row in rows]
+        if nodes:
+            far[np.ix_(rows, rows)] = dijkstra(self._back, indices=nodes)[:, nodes].T
+        return far
 
     def tree(self, links: Iterable[int]) -> dict[BrokerId, BrokerId]:
         """The parent of each broker that those ``links`` lead to."""

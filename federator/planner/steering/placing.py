@@ -18,17 +18,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import dijkstra
 
 from federator.planner.flow.watch import UNWATCHED, Watch
-from federator.planner.steering.core_order import Ints, Matrix, cost_of, costs_of, improved
-from federator.planner.steering.decision import (
-    FRESH_MS,
-    GIVE_BACK_MS,
-    RETRY_MS,
-    WORSE,
+from federator.planner.steering.core_order import (
+    Ints,
+    Matrix,
+    cores_of,
+    cost_of,
+    costs_of,
+    improved,
 )
+from federator.planner.steering.decision import FRESH_MS, GIVE_BACK_MS, RETRY_MS, WORSE
 from federator.planner.steering.estimate import RECENT, Estimate
 from federator.planner.steering.moves import Manner
 from federator.planner.steering.network import network_of
@@ -116,9 +116,27 @@ class _Problem:
     """B brokers that report meshes, G meshes with a publisher and a member."""
 
     ids: tuple[BrokerId, ...]
+    own: tuple[int, ...]  # configured priorities
+    follows: tuple[bool, ...]  # whether a plan's priorities are in force
     filters: tuple[str, ...]
     rates: tuple[float, ...]  # publications per second
     costs: Matrix  # shape (G, B)
+
+    def order(self, placed: Order) -> Ints:
+        """Brokers in descending preference under these priorities."""
+
+        def rank(at: int) -> tuple[int, BrokerId]:
+            id, own = self.ids[at], self.own[at]
+            return (placed.get(id, own) if self.follows[at] else own), id
+
+        return np.array(sorted(range(len(self.ids)), key=rank), dtype=np.intp)
+
+    def cost(self, placed: Order) -> float:
+        return cost_of(self.costs, self.order(placed))
+
+    def cores(self, placed: Order) -> list[BrokerId]:
+        """The core of each mesh."""
+        return [self.ids[at] for at in cores_of(self.costs, self.order(placed)).tolist()]
 
 
 class CorePlacer:
@@ -177,8 +195,7 @@ class CorePlacer:
         self._reports = {b: t for b, t in self._reports.items() if now_ms - t.came_ms <= KEPT_MS}
         silent = [b for b, state in self._reports.items() if now_ms - state.came_ms > FRESH_MS]
         asked = self._worth_asking()
-        followers = {b for b, state in self._reports.items() if state.load.placed}
-        if not followers:
+        if not any(state.load.placed for state in self._reports.values()):
             why = 'no agent has mesh.core = "placed"'
             return Placing(self.priorities, asked, why=why)
         if silent:
@@ -186,9 +203,9 @@ class CorePlacer:
         problem = self._problem()
         if problem is None:
             return Placing(self.priorities, asked, why="the links told do not connect all")
-        ours = self._cost(problem, self.priorities)
-        order, why = self._better(problem, ours, followers, now_ms, watch)
-        promised = self._cost(problem, order)
+        ours = problem.cost(self.priorities)
+        order, why = self._better(problem, ours, now_ms, watch)
+        promised = problem.cost(order)
         moves = () if order == self.priorities else self._moves(problem, order)
         changed = order != self.priorities
         if changed:
@@ -221,15 +238,7 @@ class CorePlacer:
         """The problem; ``None`` if some distance between brokers is unknown."""
         ids = sorted(self._reports)
         network = network_of(state.load for state in self._reports.values())
-        if len(ids) > 1 and not set(ids) <= network.node.keys():
-            return None
-        far = np.zeros((len(ids), len(ids)))
-        if len(ids) > 1:
-            costs = np.maximum(network.cost, 1e-9)  # 0 would mean no link
-            size = len(network.brokers)
-            links = csr_matrix((costs, (network.tail, network.head)), shape=(size, size))
-            nodes = [network.node[id] for id in ids]
-            far = dijkstra(links, indices=nodes)[:, nodes]
+        far = network.distances(ids)
         if not np.isfinite(far).all():
             return None
         filters, rates, rows = [], [], []
@@ -243,71 +252,44 @@ class CorePlacer:
                 filters.append(filter_)
                 rates.append(float(published.sum()))
                 rows.append(costs_of(far, member, published))
-        matrix = np.stack(rows) if rows else np.zeros((0, len(ids)))
-        return _Problem(tuple(ids), tuple(filters), tuple(rates), matrix)
-
-    def _order(self, problem: _Problem, placed: Order) -> Ints:
-        """Brokers in descending preference under these priorities."""
-
-        def rank(at: int) -> tuple[int, BrokerId]:
-            id = problem.ids[at]
-            meshes = self._reports[id].load.meshes
-            own = meshes.priority if meshes is not None else 0
-            follows = self._reports[id].load.placed
-            return (placed.get(id, own) if follows else own), id
-
-        return np.array(sorted(range(len(problem.ids)), key=rank), dtype=np.intp)
-
-    def _cost(self, problem: _Problem, placed: Order) -> float:
-        return cost_of(problem.costs, self._order(problem, placed))
+        costs = np.array(rows).reshape(len(rows), len(ids))
+        loads = [self._reports[id].load for id in ids]
+        own = tuple(load.meshes.priority if load.meshes is not None else 0 for load in loads)
+        follows = tuple(load.placed for load in loads)
+        return _Problem(tuple(ids), own, follows, tuple(filters), tuple(rates), costs)
 
     def _better(
-        self,
-        problem: _Problem,
-        ours: float,
-        followers: set[BrokerId],
-        now_ms: Millis,
-        watch: Watch,
+        self, problem: _Problem, ours: float, now_ms: Millis, watch: Watch
     ) -> tuple[Order, str]:
         """The priorities from now on, and the reason."""
         stay = self.priorities
         returns = self._returns(problem, ours, now_ms)
         if self._moved_ms is not None and now_ms - self._moved_ms < self.manner.hold_ms:
             return stay, "cores moved of late, and stay for a while"
-        order, why = self._searched(problem, ours, followers, now_ms, watch)
+        order, why = self._searched(problem, ours, now_ms, watch)
         if order is stay and returns:
             return {}, "the priorities of the configurations would have been as good for long"
         return order, why
 
     def _searched(
-        self,
-        problem: _Problem,
-        ours: float,
-        followers: set[BrokerId],
-        now_ms: Millis,
-        watch: Watch,
+        self, problem: _Problem, ours: float, now_ms: Millis, watch: Watch
     ) -> tuple[Order, str]:
         """An order that saves enough; otherwise the present one."""
         stay = self.priorities
         least = max(self.manner.margin * ours, SAVED_MIN)
-        bound = float(problem.costs.min(axis=1).sum()) if problem.costs.size else 0.0
+        bound = float(problem.costs.min(axis=1).sum())
         if ours - bound < least:
             return stay, "no other core would save enough"
         if self._tried is not None:
             tried_ms, cost = self._tried
             if now_ms - tried_ms < RETRY_MS and abs(ours - cost) <= WORSE * cost:
                 return stay, "no order of brokers was better a moment ago"
-        ordered = self._order(problem, stay).tolist()
-        movable = {at for at in ordered if problem.ids[at] in followers}
-        places = [at for at in ordered if at in movable]
-        others = [at for at in ordered if at not in movable]
-        start = np.array(places + others, dtype=np.intp)
-        best = improved(problem.costs, start, count=len(places), watch=watch)
-        order = {
-            problem.ids[at]: rank - len(places)
-            for rank, at in enumerate(best[: len(places)].tolist())
-        }
-        promised = self._cost(problem, order)
+        follows, ordered = np.array(problem.follows), problem.order(stay)
+        start = np.concatenate([ordered[follows[ordered]], ordered[~follows[ordered]]])
+        count = int(follows.sum())
+        best = improved(problem.costs, start, count=count, watch=watch)[:count]
+        order = {problem.ids[at]: rank - count for rank, at in enumerate(best.tolist())}
+        promised = problem.cost(order)
         if ours - promised < least:
             self._tried = now_ms, ours
             return stay, "no order of brokers saves enough"
@@ -319,7 +301,7 @@ class CorePlacer:
         """Whether the configured order has long been good enough."""
         if not self.priorities:
             return False
-        if self._cost(problem, {}) > (1 + self.manner.margin / 2) * ours:
+        if problem.cost({}) > (1 + self.manner.margin / 2) * ours:
             self._good_since_ms = None
             return False
         if self._good_since_ms is None:
@@ -327,15 +309,10 @@ class CorePlacer:
         return now_ms - self._good_since_ms >= GIVE_BACK_MS
 
     def _moves(self, problem: _Problem, found: Order) -> tuple[CoreMove, ...]:
-        was, is_ = self._cores(problem, self.priorities), self._cores(problem, found)
+        was, is_ = problem.cores(self.priorities), problem.cores(found)
         ends = zip(problem.filters, problem.rates, was, is_, strict=True)
         moves = [CoreMove(filter_, rate, a, b) for filter_, rate, a, b in ends if a != b]
         return tuple(sorted(moves, key=lambda move: (-move.rate, move.filter)))
-
-    def _cores(self, problem: _Problem, placed: Order) -> list[BrokerId]:
-        order = self._order(problem, placed)
-        first = np.isfinite(problem.costs[:, order]).argmax(axis=1)
-        return [problem.ids[at] for at in order[first].tolist()]
 
 
 def _by_filter(flows: Iterable[MeshFlow]) -> dict[str, float]:

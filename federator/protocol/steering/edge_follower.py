@@ -88,7 +88,7 @@ class EdgeFollower:
             return f"{in_mesh[0][:80]} is asked for in a mesh: [routing] filters"
         return self.obstacle or (IN_DOUBT if self.in_doubt else "")
 
-    def told(self, publications: float, rate: float) -> KeptLoad | None:
+    def report(self, publications: float, rate: float) -> KeptLoad | None:
         """The report to the steerer, with the recently kept publications/s and bit/s."""
         plan = self._plan
         if plan is None or not (plan.keep or plan.collects):

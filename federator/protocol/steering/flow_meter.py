@@ -81,8 +81,7 @@ class FlowMeter:
         self._overhead_bytes = frame_overhead_bytes
         self._open: dict[TopicRoute, list[int]] = {}  # bytes of bodies, publications, frames
         self._flows: dict[bytes, _Flow] = {}  # followed flows, by the keys of their filters
-        # Bytes, a lower bound; publications; steerable or not.
-        self._newcomers: dict[bytes, list[int]] = {}
+        self._newcomers: dict[bytes, _Flow] = {}  # their bytes are a lower bound
         self._all = _Flow()
         self._spans_ms: deque[int] = deque(maxlen=WINDOWS)
         self._since_ms: Millis | None = None
@@ -109,9 +108,9 @@ class FlowMeter:
         if 2 * span_ms <= WINDOW_MS:
             return
         self._fold()
-        for keys, (size, publications, steerable) in self._newcomers.items():
-            flow = self._flows[keys] = _Flow(size, publications, steerable=bool(steerable))
+        for flow in self._newcomers.values():
             flow.windows.extend([(0, 0)] * len(self._spans_ms))
+        self._flows |= self._newcomers
         self._newcomers.clear()
         self._spans_ms.append(span_ms)
         self._since_ms = now_ms
@@ -202,34 +201,28 @@ class FlowMeter:
             keys = filter_part(route.keys)
             if not 0 < len(keys) <= FILTERS_MAX * KEY_BYTES:
                 continue
-            steerable = len(route.keys) > len(keys)
-            flow = self._flows.get(keys)
-            if flow is not None:
-                flow.bytes += size
-                flow.publications += publications
-                flow.steerable = steerable
-                continue
-            counted = self._newcomers.setdefault(keys, [0, 0, steerable])
-            counted[0] += size
-            counted[1] += publications
+            flow = self._flows.get(keys) or self._newcomers.get(keys)
+            if flow is None:
+                flow = self._newcomers[keys] = _Flow()
+            flow.bytes += size
+            flow.publications += publications
+            flow.steerable = len(route.keys) > len(keys)
             if len(self._newcomers) >= 2 * NEWCOMERS_MAX:
                 self._cross_out()
         self._open.clear()
 
     def _cross_out(self) -> None:
         """Leave at most ``NEWCOMERS_MAX``: subtract from each the largest size dropped."""
-        sizes = heapq.nlargest(NEWCOMERS_MAX + 1, (size for size, *_ in self._newcomers.values()))
-        crossed = sizes[-1]
-        self._newcomers = {
-            keys: [size - crossed, publications, steerable]
-            for keys, (size, publications, steerable) in self._newcomers.items()
-            if size > crossed
-        }
+        newcomers = self._newcomers
+        crossed = heapq.nlargest(NEWCOMERS_MAX + 1, (f.bytes for f in newcomers.values()))[-1]
+        self._newcomers = {keys: flow for keys, flow in newcomers.items() if flow.bytes > crossed}
+        for flow in self._newcomers.values():
+            flow.bytes -= crossed
 
 
 def _about(keys: bytes, forwarder: Forwarder) -> _About | None:
     """The filters and destinations of a flow; ``None``: it cannot be reported."""
-    filters = sorted(_named(keys, forwarder))
+    filters = sorted(name for key in keys_in(keys) for name in forwarder.filters_with(key))
     routes = [route for name in filters if (route := forwarder.route_of(name)) is not None]
     ends = {end for route in routes for end in route.destinations}
     meshed = any(r.next_hops or (r.wanted and not r.destinations) for r in routes)
@@ -237,8 +230,3 @@ def _about(keys: bytes, forwarder: Forwarder) -> _About | None:
     if not whole or len(filters) > FILTERS_MAX or len(ends) > BROKERS_MAX:
         return None
     return _About(tuple(filters), tuple(sorted(ends)), meshed)
-
-
-def _named(keys: bytes, forwarder: Forwarder) -> Iterator[str]:
-    for key in keys_in(keys):
-        yield from forwarder.filters_with(key)

@@ -79,7 +79,6 @@ class PlanFollower:
     def on_plan(self, plan: Plan | None, now: Now) -> None:
         """Handle a plan retained on our broker; ``None``: it was deleted."""
         if plan is None:
-            self._book.clear()
             self._end("taken away", now)
             return
         try:
@@ -90,7 +89,6 @@ class PlanFollower:
         try:
             self._ways.follow_trees(plan.trees, now)
         except ValueError as error:
-            self._book.clear()
             self._end("malformed", now)
             self.refuse(f"a tree of {plan.steerer}: {error}", now)
             return
@@ -108,7 +106,6 @@ class PlanFollower:
     def on_time(self, now: Now) -> None:
         """Forget what has expired."""
         if self._follows and self._book.holds(now.ms) is None:
-            self._book.clear()
             self._end("expired", now)
         if self._ways.trees.mend(now.ms):
             self._ways.trees_changed(now)
@@ -128,6 +125,7 @@ class PlanFollower:
             self.on_torn(message.tree, branch.parent, now)
 
     def _end(self, why: str, now: Now) -> None:
+        self._book.clear()
         self._ways.follow_trees((), now)
         self._follow_edge(None, now)
         if self._follows:

@@ -65,7 +65,7 @@ class LinkLoads:
         configured = self._configured_of(neighbour)
         return self._meter.capacity(neighbour) if configured is None else float(configured)
 
-    def told(self) -> tuple[LinkLoad, ...]:
+    def report(self) -> tuple[LinkLoad, ...]:
         """The links that are up."""
         return tuple(
             LinkLoad(

@@ -72,7 +72,7 @@ class LoadTeller:
             broker=self.settings.broker_id,
             epoch=self.epoch(),
             at_ms=wall_clock_ms(),
-            links=self.loads.told(),
+            links=self.loads.report(),
             flows=flows,
             rest=rest,
             steerer=plan.steerer,
@@ -80,7 +80,7 @@ class LoadTeller:
             name=self.settings.broker.name,
             placed=self.settings.mesh.core == "placed",
             meshes=None if plan.meshes is None else self._meshes(plan.meshes),
-            kept=self.edge.told(*self.kept.rates()),
+            kept=self.edge.report(*self.kept.rates()),
         )
 
     def _meshes(self, asked: Iterable[str]) -> MeshLoad:

@@ -115,7 +115,8 @@ class Plans:
                 self._waiting = {"": None}
         else:
             plan = self._verified_plan(bytes(packet.payload))
-            if plan is None or (plan.steerer not in self._waiting and self._is_full):
+            is_full = len(self._waiting) >= WAITING_MAX
+            if plan is None or (plan.steerer not in self._waiting and is_full):
                 return
             self._waiting.pop(plan.steerer, None)
             self._waiting[plan.steerer] = plan
@@ -126,10 +127,6 @@ class Plans:
         if self._torn.take(monotonic_ms()):
             self.follower.on_message(report, both_clocks())
             self._arm()
-
-    @property
-    def _is_full(self) -> bool:
-        return len(self._waiting) >= WAITING_MAX
 
     def _verified_plan(self, payload: bytes) -> Plan | None:
         now = both_clocks()

@@ -75,7 +75,6 @@ def solve(
         method="distributed",
         stopped=stopped,
         iterations=len(world.records),
-        trace=tuple(record.cost for record in world.records),
     )
 
 

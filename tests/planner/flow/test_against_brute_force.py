@@ -1,15 +1,10 @@
 """Solvers against looking at everything."""
 
-from itertools import islice
-
 import pytest
 
 from federator.planner.flow import exact
-from federator.planner.flow.shortest_paths import ShortestPaths
-from federator.planner.flow.watch import UNWATCHED
 from federator.planner.lagrangian import heuristic as lagrangian
 from federator.planner.lagrangian import steps
-from federator.planner.lagrangian.request_tolls import RequestTolls
 from federator.planner.methods import solve_greedily
 from lab.papers.flow import annealing, local_split
 from tests.effort import seeds
@@ -17,7 +12,6 @@ from tests.planner.flow.brute_force import optimum, tiny
 
 INSTANCES = seeds(1_000)
 CHUNKS = seeds(10)
-TOLL_ROUNDS = 25
 EXACT_SEEDS = range(seeds(150))
 
 
@@ -32,32 +26,20 @@ def test_no_bound_of_the_relaxation_exceeds_the_optimum(chunk):
 
         outcome = lagrangian.solve(instance, rule=rule, seed=seed)
 
-        tolls = RequestTolls(instance, ShortestPaths(instance))
-        for bound in islice(tolls.improve(UNWATCHED), TOLL_ROUNDS):
-            assert bound <= best + 1e-6, seed
-        assert max(outcome.trace) <= best + 1e-6, seed
         assert outcome.lower_bound <= best + 1e-6 <= outcome.cost + 2e-6, seed
         reached += outcome.cost <= best + 1e-6
     assert reached >= 0.95 * INSTANCES / CHUNKS
 
 
-def test_f1_is_solved_to_the_optimum():
+@pytest.mark.parametrize("solve", [exact.solve_f1, exact.solve_f2])
+def test_f1_and_f2_are_solved_to_the_optimum(solve):
     for seed in EXACT_SEEDS:
         instance = tiny(seed)
 
-        outcome = exact.solve_f1(instance)
+        outcome = solve(instance)
 
-        assert outcome.cost == pytest.approx(optimum(instance)), seed
-        assert outcome.proven, seed
-
-
-def test_f2_is_solved_to_the_optimum():
-    for seed in EXACT_SEEDS:
-        instance = tiny(seed)
-
-        outcome = exact.solve_f2(instance)
-
-        assert outcome.cost == pytest.approx(optimum(instance, by_arcs=True)), seed
+        best = optimum(instance, by_arcs=solve is exact.solve_f2)
+        assert outcome.cost == pytest.approx(best), seed
         assert outcome.proven, seed
 
 

@@ -20,8 +20,8 @@ def crowded(nodes, topics, share, *, seed):
     return replace(instance, capacity=np.floor(share * instance.capacity))
 
 
-def least(instance, known):
-    return unmet_least(instance, ShortestPaths(instance), known=known, watch=UNWATCHED)
+def least(instance, most):
+    return unmet_least(instance, ShortestPaths(instance), most=most, watch=UNWATCHED)
 
 
 def test_no_more_is_said_to_be_left_out_than_must_be():

@@ -50,6 +50,8 @@ def test_a_decision_tells_load_before_and_promised():
         pass
 
     assert decision.before[1, 2] == pytest.approx(1.2)
+    for ends, rate in world.loads().items():  # what is promised is what the trees make
+        assert decision.promised[ends] == pytest.approx(rate / world.links[ends][1])
     assert max(decision.promised.values()) <= 0.95
     assert decision.cost == pytest.approx(240)
     assert decision.cost_promised > decision.cost

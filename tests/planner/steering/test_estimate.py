@@ -36,7 +36,9 @@ def test_a_burst_of_two_seconds_is_forgotten():
 
 
 def test_noise_turns_no_page():
-    estimate = estimate_of(told([100.0] * 60, noise=0.06))
+    estimate = Estimate()
+    for each in told([100.0] * 60, noise=0.06):
+        estimate.add(each, 0.05 * each)
+        assert not estimate.changing
 
-    assert estimate.samples == 30
     assert estimate.value == pytest.approx(100.0, rel=0.03)

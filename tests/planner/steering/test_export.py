@@ -7,7 +7,11 @@ import pytest
 from federator.planner.flow import instance_file
 from federator.planner.methods import SOLVERS, Method
 from federator.planner.steering.export import measured
+from federator.planner.steering.fitting import FILL_MAX
 from tests.planner.steering.world import random_world, square
+
+SEEDS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 13)
+"""Demands that overload a link and fit otherwise."""
 
 
 def exported(world):
@@ -22,7 +26,7 @@ def test_rates_and_links_are_those_of_the_federation():
     world = square(background={(1, 3): 30.0})
     world.run(seconds=4)
 
-    found = instance_file.decode(exported(world).encode())
+    found = instance_file.decode(instance_file.encode(exported(world).instance))
     links = {
         (found.names[a], found.names[b]): (cost, room)
         for a, b, cost, room in zip(
@@ -49,15 +53,19 @@ def test_ways_are_counted_as_flows_go_before_a_move_and_after_it():
     assert (after.path_cost, after.overloaded) == (8.0, 0)
 
 
-@pytest.mark.parametrize("seed", [2, 5])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_exact_answer_to_the_file_is_within_five_percent_of_how_flows_go(seed):
     world = random_world(random.Random(seed), brokers=8, extra=10, flows=30)
-    world.run(seconds=60)
+    world.run(seconds=24)
+    assert world.moves
 
     found = exported(world)
-    exact = SOLVERS[Method.EXACT](instance_file.decode(found.encode()), seed=0)
+    exact = SOLVERS[Method.EXACT](
+        instance_file.decode(instance_file.encode(found.instance)), seed=0
+    )
     assert (found.overloaded, exact.unmet) == (0, 0)
     assert exact.cost - 1e-6 <= found.path_cost <= 1.05 * exact.cost
+    assert world.fullest() <= FILL_MAX + 1e-6
 
 
 def test_a_steerer_that_only_looks_sees_flows_go_by_the_trees_of_another():

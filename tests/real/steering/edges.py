@@ -32,6 +32,9 @@ class Counting(Client):
         super().__init__(port, name, *filters)
         self.came = {}
 
+    async def counts(self):
+        return dict(self.came)
+
     def on_publishes(self, link, chunk, publishes):
         for packet, _, _ in publishes:
             self.came[packet.topic] = self.came.get(packet.topic, 0) + 1
@@ -68,11 +71,9 @@ async def crossing(counters, description, clients):
 
 
 async def settled(counters):
-    """The counters once they stand still: nothing is under way any more."""
+    """What ``counters`` tells once it stands still: nothing is under way any more."""
     seen = None
-    while True:
-        now = await counters()
-        if now == seen:
-            return now
+    while (now := await counters()) != seen:
         seen = now
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.5)
+    return now

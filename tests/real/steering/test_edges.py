@@ -164,7 +164,7 @@ async def test_who_comes_later_is_served_and_when_the_steerer_dies_the_hub_is_ag
         await steerer.start()
         for topic in topics:
             await becomes(agents[1], topic, kept=True)
-        before = dict(await stands_still(collector))
+        before = await settled(collector.counts)
         sent = {t: s.sent for t, s in senders.items()}
         await until(lambda: all(s.sent > sent[t] + 100 for t, s in senders.items()), "published")
         assert collector.came == before
@@ -185,20 +185,6 @@ async def test_who_comes_later_is_served_and_when_the_steerer_dies_the_hub_is_ag
         assert time.monotonic() - killed_s < 10 * LEASE_S
         for topic in topics:
             await becomes(agents[1], topic, kept=False)
-
-
-async def stands_still(collector):
-    """What came, when nothing comes any more."""
-    seen, since_s = dict(collector.came), time.monotonic()
-
-    def still():
-        nonlocal seen, since_s
-        if collector.came != seen:
-            seen, since_s = dict(collector.came), time.monotonic()
-        return time.monotonic() - since_s > 0.5
-
-    await until(still, "nothing is under way")
-    return seen
 
 
 async def comes_without_a_gap(subscriber, sender, *, within_s):
@@ -286,7 +272,7 @@ async def test_a_shared_group_elsewhere_gets_what_would_be_kept(plain, tmp_path)
     worker = Subscriber(brokers[3].port, f"$share/g/{topic}", client_id="worker", qos=1)
     async with running(sender, collector), steered(tmp_path / "s", brokers[HUB]):
         await becomes(agents[1], topic, kept=True)
-        before = (await stands_still(collector)).get(topic, 0)
+        before = (await settled(collector.counts)).get(topic, 0)
         async with running(worker):
             await comes_without_a_gap(worker, sender, within_s=5)
             await until(lambda: collector.came.get(topic, 0) > before + 50, "the hub gets it, too")

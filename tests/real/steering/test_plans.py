@@ -111,15 +111,6 @@ async def test_a_flow_that_moves_stays_in_order_when_its_former_way_is_stuck_for
         assert moved == sorted(moved)
 
 
-async def test_whom_the_plan_was_not_told_sends_on_the_ordinary_way(tmp_path):
-    async with flowing(tmp_path, qos=0) as (brokers, agents, publisher, subscriber):
-        await Steerer().tell(brokers[0], 1, AROUND)
-
-        # Broker 2 knows no tree: it sends on itself, and says so, and the origin goes around it.
-        await gets_through(publisher, subscriber)
-        await goes(agents[0], [3], planned=False)
-
-
 async def test_a_planned_relay_that_is_killed_costs_nothing_at_qos_1(tmp_path):
     async with flowing(tmp_path) as (brokers, agents, publisher, subscriber):
         steerer = Steerer()

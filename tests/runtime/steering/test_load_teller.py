@@ -60,7 +60,7 @@ def teller(flows, *, destinations=(), plan=PLAN, vouch=None, counters=None):
         words=SignedWords(None, vouch=vouch),
         forwarder=forwarder,
         flows=meter,
-        loads=SimpleNamespace(told=lambda: links),
+        loads=SimpleNamespace(report=lambda: links),
         holding=lambda: plan,
         wants=lambda filter_: filter_ in WANTED,
         edge=edge(plan),
