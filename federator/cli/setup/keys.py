@@ -24,6 +24,7 @@ from federator.protocol.trust.certificates import (
 from federator.protocol.trust.key_files import (
     KEY_FILE_BYTES_MAX,
     AgentKeys,
+    AnyKeyFile,
     FederationKey,
     FederationPublic,
     KeyFile,
@@ -162,44 +163,43 @@ def show(path: Path, as_json: bool) -> None:
 
 def _describe(path: Path) -> tuple[str, dict[str, object]]:
     """The contents of a file, for people and for machines."""
-    found = _read_file(path)
-    record: dict[str, object]
     try:
-        paper = read_any_key_file(found)
-        match paper:
-            case FederationKey():
-                print_ = fingerprint(KeyMaker(paper).public.key)
-                text = f"secret key of federation {paper.federation!r}, {print_}"
-                record = {"kind": "federation key", "federation": paper.federation}
-                record["fingerprint"] = print_
-            case FederationPublic():
-                print_ = fingerprint(paper.key)
-                text = f"key of federation {paper.federation!r}, {print_}"
-                record = {"kind": "public key", "federation": paper.federation}
-                record["fingerprint"] = print_
-            case AgentKeys():
-                signed = decode_signed(paper.certificate)
-                certificate = decode_certificate(signed.text)
-                text = "agent of " if certificate.role == "agent" else ""
-                text += f"{certificate.holder} in {certificate.federation!r}, serial "
-                text += f"{certificate.serial.hex()}, {_until(certificate.expires_s)}, "
-                text += f"signed by {fingerprint(signed.issuer)}"
-                record = {
-                    "kind": certificate.role,
-                    "holder": certificate.holder,
-                    "federation": certificate.federation,
-                }
-                record |= {"serial": certificate.serial.hex(), "expires": certificate.expires_s}
-                record["signed_by"] = fingerprint(signed.issuer)
-            case RevocationFile():
-                listed = decode_revocations(decode_signed(paper.revocations).text)
-                text = f"list {listed.number} of {len(listed.serials)} revoked certificates"
-                serials = sorted(serial.hex() for serial in listed.serials)
-                record = {"kind": "revocations", "number": listed.number, "serials": serials}
+        return _described(read_any_key_file(_read_file(path)))
     except DecodeError as error:
         text = f"{path}: {error}: name a file that federator keys made"
         raise _wrong(text, EX_DATAERR) from error
-    return text, record
+
+
+def _described(paper: AnyKeyFile) -> tuple[str, dict[str, object]]:
+    record: dict[str, object]
+    match paper:
+        case FederationKey(federation=federation):
+            print_ = fingerprint(KeyMaker(paper).public.key)
+            record = {"kind": "federation key", "federation": federation, "fingerprint": print_}
+            return f"secret key of federation {federation!r}, {print_}", record
+        case FederationPublic(federation=federation):
+            print_ = fingerprint(paper.key)
+            record = {"kind": "public key", "federation": federation, "fingerprint": print_}
+            return f"key of federation {federation!r}, {print_}", record
+        case AgentKeys():
+            signed = decode_signed(paper.certificate)
+            certificate, signed_by = decode_certificate(signed.text), fingerprint(signed.issuer)
+            agent = "agent of " if certificate.role == "agent" else ""
+            text = f"{agent}{certificate.holder} in {certificate.federation!r}, serial "
+            text += f"{certificate.serial.hex()}, {_until(certificate.expires_s)}, "
+            return f"{text}signed by {signed_by}", {
+                "kind": certificate.role,
+                "holder": certificate.holder,
+                "federation": certificate.federation,
+                "serial": certificate.serial.hex(),
+                "expires": certificate.expires_s,
+                "signed_by": signed_by,
+            }
+        case RevocationFile():
+            listed = decode_revocations(decode_signed(paper.revocations).text)
+            text = f"list {listed.number} of {len(listed.serials)} revoked certificates"
+            serials = sorted(serial.hex() for serial in listed.serials)
+            return text, {"kind": "revocations", "number": listed.number, "serials": serials}
 
 
 def _name(text: str) -> str:
