@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _Verb = TypeVar("_Verb", bound=Callable[..., object])
 
-DEFAULT_CONFIG = Path("/etc/federator/federator.toml")
+CONFIG_FOLDER = Path("/etc/federator")
+DEFAULT_CONFIG = CONFIG_FOLDER / "federator.toml"
 
 PLACE = click.Path(path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -26,9 +27,10 @@ option = partial(click.option, show_default=True)
 """An option with its default, if any, at the end of its help."""
 
 
-def config_file(otherwise: str) -> Callable[[_Verb], _Verb]:
-    """``-c``, without which ``otherwise`` is read."""
-    return click.option("-c", "--config", type=PLACE, help=f"Configuration file. [{otherwise}]")
+def config_file(otherwise: str, **more: Any) -> Callable[[_Verb], _Verb]:  # noqa: ANN401 - click's
+    """``-c``, without which ``otherwise`` is read; ``more`` are arguments of ``click.option``."""
+    about = f"Configuration file. [{otherwise}]"
+    return click.option("-c", "--config", type=PLACE, help=about, **more)
 
 
 config_option = config_file(f"$FEDERATOR_CONFIG or {DEFAULT_CONFIG}")

@@ -101,52 +101,6 @@ def test_a_found_broker_whose_address_is_plaintext_or_none_can_be_refused(write)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (GOOD.replace("landing =", "#"), "landing is missing: add landing = ..."),
-        ('landing = "x"\n', "brokers is missing: add [[brokers]] with"),
-        ('landing = "x"\nbrokers = []\n', "brokers is empty: add [[brokers]] or --broker URL"),
-        (GOOD + "[[brokers]]\nurl='mqtt://one:1883'\n", "is already brokers[0]: name each"),
-        (GOOD + "[files]\nrotate = 3\n", "unknown key 'files.rotate': did you mean rotate_"),
-        (GOOD + "[files]\nrotate_bytes = 3\n", "files.rotate_bytes = 3: it should be greater"),
-        (GOOD + "[reading]\nwindow_max = 0\n", "reading.window_max = 0: it should be greater"),
-        (GOOD + "[login]\npassword = 'x'\n", "a password without a username"),
-        (GOOD + "[login]\nhosts = ['a b']\n", "names no hosts: write gateway-7, *.example.org"),
-        (GOOD + "[http]\nhost = '0.0.0.0'\n", "http.host = '0.0.0.0' is not loopback"),
-        (GOOD + "[keys]\ncollector_file = 'x'\n", ":5: collector_file alone: add federation_files"),
-        (
-            GOOD + "[keys]\ncollector_file = '/none'\nfederation_files = ['/none']\n",
-            ":5: /none: no such file or directory: correct the path",
-        ),
-    ],
-)
-def test_a_mistake_is_one_line_that_says_how_to_mend_it(write, text, told):
-    with pytest.raises(ConfigError) as caught:
-        load_collector(write(text), {})
-
-    assert told in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert caught.value.exit_code == 78
-
-
-def test_a_mistake_on_the_command_line_is_told_as_one(write):
-    with pytest.raises(ConfigError) as caught:
-        load_collector(write(GOOD), {}, brokers=["mqtt://two", "http://three"])
-
-    assert str(caught.value).startswith("--broker: brokers[2].url = 'http://three' has no scheme")
-
-
-def test_a_password_that_others_can_read_is_refused(closed):
-    closed.chmod(0o644)
-
-    with pytest.raises(ConfigError) as caught:
-        load_collector(closed, {})
-
-    assert caught.value.exit_code == 77
-    assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("role", "told"), [("collector", ""), ("gateway", "is of gateway r: name")]
 )
 def test_its_key_is_a_collectors_and_closed_to_others(write, tmp_path, role, told):
