@@ -84,7 +84,7 @@ def _text(detail: ErrorDetails, location: Location, root: type[Section]) -> str:
         return f"{key} is missing: add {sections.get(key, f'{key} = ...')}"
     if kind == "tuple_type" and isinstance(detail["input"], dict):
         return f"[{key}] is one table, and there may be several: write [[{key}]] for each"
-    wanted = _WANTED.get(kind) or "it should " + detail["msg"].removeprefix("Input should ")
+    wanted = _WANTED.get(kind) or f"it should {detail['msg'].partition(' should ')[2]}"
     if kind == "string_pattern_mismatch":
         wanted = f"it should match {(detail.get('ctx') or {})['pattern']}"
     if str(location[-1]) in _SECRET_KEYS:
