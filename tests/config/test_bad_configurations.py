@@ -19,12 +19,28 @@ FOLLOWED = '[[brokers]]\nurl = "mqtt://one"\n'
 DAEMONS = {
     "bad_configurations": ("check-config", GOOD),
     "bad_files": ("check-config", GOOD),
+    "bad_former": (
+        "check-config",
+        f'former = "leaf.toml"\nsecurity = "open"\nstate_dir = "state"\n{GOOD}',
+    ),
     "bad_gateways": ("gateway --check", f'name = "gate"\n{BROKERS}'),
     "bad_collectors": ("collect --check", f'landing = "/var/lib/landing"\n{FOLLOWED}'),
     "bad_steerers": ("steer --check", FOLLOWED),
     "bad_consoles": ("console --check", FOLLOWED),
 }
 """By transcript, the verb that reads a configuration, and a good one."""
+LEAF = """\
+role = "leaf"
+federation = "fed"
+security = "open"
+state_dir = "leaf-state"
+[broker]
+id = 1
+url = "mqtt://127.0.0.1:1883"
+[[neighbours]]
+id = 7
+url = "mqtt://127.0.0.1:2883"
+"""
 
 
 class Stage:
@@ -34,7 +50,8 @@ class Stage:
     ``end TEXT``, said before, stand around that. Texts hold escapes as in Python, HERE stands for
     the folder of the configuration, and CERTS for one of certificates.
 
-    ``file NAME MODE TEXT`` is a file beside it, and ``mode MODE`` is the mode of the configuration;
+    ``file NAME MODE TEXT`` is a file beside it, ``leaf OLD NEW`` that of a leaf with that replaced,
+    and ``mode MODE`` is the mode of the configuration;
     ``set NAME VALUE`` is a variable of the environment, and ``told WORD ...`` are more words of the
     command line. ``read PATH`` reads another configuration.
 
@@ -59,6 +76,9 @@ class Stage:
             case "file", [name, mode, text]:
                 (self.here / name).write_text(text)
                 (self.here / name).chmod(int(mode, 8))
+            case "leaf", [old, new]:
+                assert old in LEAF
+                (self.here / "leaf.toml").write_text(LEAF.replace(old, new, 1))
             case "mode", [mode]:
                 self.mode = int(mode, 8)
             case "set", [name, value]:
