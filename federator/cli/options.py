@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,9 +42,9 @@ answer_option = click.option("--json", "as_json", is_flag=True, help="The agent'
 json_option = click.option("--json", "as_json", is_flag=True, help="For machines.")
 
 
-def tell(record: Mapping[str, object], text: str, *, as_json: bool) -> None:
-    """Print the result of a verb: ``record`` for machines, or ``text`` for people."""
-    click.echo(json.dumps(record, indent=2) if as_json else text)
+def print_result(record: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print the result of a verb: ``record`` for machines, or ``lines`` for people."""
+    click.echo(json.dumps(record, indent=2) if as_json else "\n".join(lines))
 
 
 def settings_from(path: Path | None, *, secrets: bool = True) -> "Settings":

@@ -21,11 +21,11 @@ from federator.protocol.types import BROKER_ID_MAX
 class Core:
     """A constraint of pydantic's core schema, where ``annotated_types`` has none."""
 
-    def __init__(self, **words: object) -> None:
-        self.words = words
+    def __init__(self, **constraints: object) -> None:
+        self.constraints = constraints
 
     def __get_pydantic_core_schema__(self, kind: object, handler: Callable[..., Any]) -> Any:  # noqa: ANN401 - pydantic's own
-        return handler(kind) | self.words
+        return handler(kind) | self.constraints
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from federator.console.metrics import CONSOLE
 from federator.console.observer import Observer
 from federator.console.operators import NAME, Operators
 from federator.console.searches import Searches
-from federator.console.stream import EventStream, Pulse, told
+from federator.console.stream import EventStream, Pulse, events_for_page
 from federator.errors import ConfigError, DecodeError, LinkError
 from federator.protocol.bounded_cache import Recent
 from federator.protocol.filters import validate_filter, validate_topic
@@ -58,7 +58,7 @@ SPANS_S: Final = (300, 3_600, 21_600, 86_400)
 """Time ranges that can be asked for."""
 PAST_HOURS: Final = {300: 1, 3_600: 1, 21_600: 6, 86_400: 24}
 """The dashboard's time range for each of these."""
-TOLD_KEPT: Final = 8
+TEXTS_KEPT: Final = 8
 """Cached texts for pages that have seen the same state: many such pages cost as much as one."""
 
 BADGE: Final = "federator_console_badge"
@@ -109,7 +109,7 @@ class Console:
         self._searches = Searches(observer)
         self._crowd = Crowd(settings.http.browsers_max)
         self._dashboard = Dashboard(settings.history_source or settings.history)
-        self._texts: Recent[tuple[object, ...], str] = Recent(TOLD_KEPT)
+        self._texts: Recent[tuple[object, ...], str] = Recent(TEXTS_KEPT)
 
     def application(self) -> Starlette:
         http = self._settings.http
@@ -195,7 +195,7 @@ class Console:
         if not self._crowd.enter(address):
             raise RefusedError(503, "too many pages are open: see http.browsers_max")
         leave = partial(self._crowd.leave, address)
-        return EventStream(told(self._pulse, self._changes), on_end=leave)
+        return EventStream(events_for_page(self._pulse, self._changes), on_end=leave)
 
     def _changes(self, seen: dict[str, int]) -> str:
         picture, events = self._observer.picture, self._observer.events

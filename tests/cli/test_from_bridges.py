@@ -78,7 +78,7 @@ def test_bridges_are_read_as_mosquitto_reads_them(tmp_path):
     assert (a.name, a.addresses, b.name, b.addresses) == (
         "a", ["10.0.0.1:1883"], "b", ["h:1883", "[::1]:1884"]
     )  # fmt: skip
-    assert a.told("password", "remote_password") == "with spaces"
+    assert a.value_of("password", "remote_password") == "with spaces"
     (x, first), (y, second) = a.topics
     assert (x.line, first.direction, first.local_filter, first.remote_filter) == (
         4,

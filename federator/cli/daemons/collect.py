@@ -1,6 +1,5 @@
 """``federator collect``: land the metrics streams of a federation, until SIGTERM or SIGINT."""
 
-import json
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -17,7 +16,7 @@ from federator.cli.daemons.frame import (
     require_broker,
 )
 from federator.cli.observe.status import shown, table
-from federator.cli.options import PLACE, columns
+from federator.cli.options import PLACE, columns, print_result
 from federator.collector import app
 from federator.config.reading import load_collector
 
@@ -49,7 +48,7 @@ def command(
     """
     if status_of is not None:
         status = get(status_of.rstrip("/"), "/status")
-        click.echo(json.dumps(status, indent=2) if as_json else "\n".join(as_text(status)))
+        print_result(status, as_text(status), as_json=as_json)
         return 0 if status.get("ready") else 1
     if config is None and landing is None and "FEDERATOR_LANDING" not in os.environ:
         raise click.UsageError("--to FOLDER is missing, and there is no configuration")

@@ -24,7 +24,14 @@ import click
 from pydantic_core import to_jsonable_python
 
 from federator.cli.agent_pages import agent_url, get, get_text, url_option
-from federator.cli.options import FILE, config_option, json_option, option, settings_from, tell
+from federator.cli.options import (
+    FILE,
+    config_option,
+    json_option,
+    option,
+    print_result,
+    settings_from,
+)
 from federator.config.brokers import Secret
 from federator.config.section import Section, secret_files, tables_in
 from federator.config.settings import Settings
@@ -90,7 +97,7 @@ def command(
     lines += [f"  without {what}: {why}" for what, why in gathered.missing.items()]
     lines.append("Secrets are left out; names of topics, clients, brokers and hosts are not.")
     record = {"written": str(output), "files": sorted(gathered.files), "missing": gathered.missing}
-    tell(record, "\n".join(lines), as_json=as_json)
+    print_result(record, lines, as_json=as_json)
 
 
 class Gathered:

@@ -1,6 +1,5 @@
 """``federator status``: how the agent of this machine is doing."""
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +9,7 @@ import click
 
 from federator.cli.agent_pages import Names, agent_url, get, url_option
 from federator.cli.observe.loads import bits, filters_shown, load_of, load_shown
-from federator.cli.options import answer_option, columns, config_option
+from federator.cli.options import answer_option, columns, config_option, print_result
 from federator.runtime.doctor.strangers import Speakers
 
 Status = Mapping[str, Any]
@@ -23,13 +22,13 @@ LINKS_SHOWN = 8
 REASONS_SHOWN = 5
 """Limits without --verbose: the status of a healthy federation fits into a usual terminal."""
 
-RULES_TOLD = ("import", "export", "deny", "rename")
+RULE_KEYS = ("import", "export", "deny", "rename")
 LINK_COLUMNS = ("neighbour", "address", "state", "dialled", "cost", "rtt_ms", "load")
 """"load" is shown only if the capacity of some link is known, "dialled" only if one end does not
 dial.
 """
 BOTH = "by both"
-TRAFFIC_TOLD = {
+TRAFFIC = {
     "publications_in": "of our clients",
     "publications_out": "sent on",
     "delivered_publications": "delivered here",
@@ -60,15 +59,12 @@ def command(
     69 when it does not answer.
     """
     where = agent_url(config, url)
+    status = get(where, "/status")
     if routes:
         entries = get(where, "/routes")
-        if not as_json:
-            entries = Names(get(where, "/status").get("names")).beside(entries)
-        click.echo(json.dumps(entries, indent=2) if as_json else "\n".join(table(entries)))
+        print_result(entries, table(Names(status.get("names")).beside(entries)), as_json=as_json)
         return 0
-    status = get(where, "/status")
-    lines = as_text(status, verbose=verbose)
-    click.echo(json.dumps(status, indent=2) if as_json else "\n".join(lines))
+    print_result(status, as_text(status, verbose=verbose), as_json=as_json)
     return exit_code(status)
 
 
@@ -209,7 +205,7 @@ def _in_short(status: Status) -> Iterator[str]:
     yield f"meshes: {total}, of {len(status.get('cores', []))} cores"
     yield from _rules(status.get("rules", {}), always=False)
     yield from _edge(status)
-    yield f"publications: {', '.join(f'{data.get(k, 0)} {n}' for k, n in TRAFFIC_TOLD.items())}"
+    yield f"publications: {', '.join(f'{data.get(k, 0)} {what}' for k, what in TRAFFIC.items())}"
     yield "more: federator status --verbose"
 
 
@@ -283,7 +279,7 @@ def _flows(page: Section, _: Status) -> Iterator[str]:
 
 def _rules(rules: Section, *, always: bool) -> Iterator[str]:
     """The rules at the edge, a line; where there are none, if ``always``."""
-    parts = [f"{key} {shown(rules[key])}" for key in RULES_TOLD if rules.get(key)]
+    parts = [f"{key} {shown(rules[key])}" for key in RULE_KEYS if rules.get(key)]
     kept, held = rules.get("keep_total", 0), rules.get("not_imported", 0)
     everything = all(rules.get(key, ["#"]) == ["#"] for key in ("import", "export"))
     if always or not everything or rules.get("deny") or rules.get("rename") or kept or held:

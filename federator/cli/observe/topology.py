@@ -129,7 +129,9 @@ def as_lines(what: WhatIf) -> list[str]:
     """The lines for people: the verdict first."""
     then, names = what.then, what.names
     rows = [("", "now", "then")]
-    rows += [(head, str(tell(what.now, names)), str(tell(then, names))) for head, tell in TOLD]
+    rows += [
+        (head, str(show(what.now, names)), str(show(then, names))) for head, show in PROPERTIES
+    ]
     lines = [verdict(what), "", *columns(rows)]
     if len(then.parts) > 1:
         lines += ["", "parts then:", *(f"  {_ids(part, names)}" for part in then.parts[:NAMED_MAX])]
@@ -186,7 +188,7 @@ def _listed(names: Sequence[str]) -> str:
     return (", ".join(names[:NAMED_MAX]) or "none") + more
 
 
-TOLD: tuple[tuple[str, Callable[[Strength, Names], object]], ...] = (
+PROPERTIES: tuple[tuple[str, Callable[[Strength, Names], object]], ...] = (
     ("brokers", lambda strength, _: strength.brokers),
     ("links", lambda strength, _: strength.links),
     ("parts", lambda strength, _: len(strength.parts)),

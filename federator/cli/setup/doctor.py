@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -16,6 +15,7 @@ from federator.cli.options import (
     config_option,
     json_option,
     option,
+    print_result,
     settings_from,
     write_new,
 )
@@ -141,10 +141,8 @@ def command(
     if write_to is not None and report.config_lines:
         text = "\n".join((CONFIG_HEAD, *report.config_lines, ""))
         write_new(write_to, text.encode(), mode=SHARED_FILE)
-    if as_json:
-        click.echo(json.dumps({**asdict(report), "exit_code": report.exit_code}, indent=2))
-    else:
-        click.echo("\n".join(_as_text(report, settings)))
+    record = {**asdict(report), "exit_code": report.exit_code}
+    print_result(record, _as_text(report, settings), as_json=as_json)
     if write_to is not None:
         advice = "have the broker read it" if report.config_lines else "nothing to write"
         click.echo(f"federator: {write_to}: {advice}", err=True)

@@ -17,7 +17,7 @@ from federator.cli.options import (
     config_file,
     json_option,
     option,
-    tell,
+    print_result,
     there_already,
     write_new,
 )
@@ -175,9 +175,8 @@ def command(
     )
     _write(path, text, found.passwords)
     lines = [f"{path}: written; next: federator doctor -c {path}", *found.as_text()]
-    tell(
-        {"written": str(path), **(found.told if bridges else {})}, "\n".join(lines), as_json=as_json
-    )
+    record = {"written": str(path), **(found.texts if bridges else {})}
+    print_result(record, lines, as_json=as_json)
 
 
 def _bridges(file: Path | None, remotes: Sequence[str]) -> list[Connection]:

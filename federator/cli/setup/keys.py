@@ -10,7 +10,16 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from federator.cli.options import FILE, FOLDER, PLACE, columns, json_option, option, tell, write_new
+from federator.cli.options import (
+    FILE,
+    FOLDER,
+    PLACE,
+    columns,
+    json_option,
+    option,
+    print_result,
+    write_new,
+)
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.trust.certificates import (
     REVOKED_MAX,
@@ -67,7 +76,7 @@ def init(folder: Path, federation: str, as_json: bool) -> None:
     text = f"{folder / KEY}: keep it secret, and a copy in another place\n"
     text += f"{folder / PUBLIC}: for every agent ({print_})"
     files = {"secret": str(folder / KEY), "public": str(folder / PUBLIC)}
-    tell({**files, "fingerprint": print_}, text, as_json=as_json)
+    print_result({**files, "fingerprint": print_}, [text], as_json=as_json)
 
 
 @command.command()
@@ -106,7 +115,7 @@ def issue(
         file.write(damage.lines([json.dumps(row).encode()]))
     until = _until(certificate.expires_s)
     text = f"{path}: {certificate.holder}, serial {row['serial']}, {until}"
-    tell({"file": str(path), **row}, text, as_json=as_json)
+    print_result({"file": str(path), **row}, [text], as_json=as_json)
 
 
 @command.command()
@@ -135,7 +144,9 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path, as_json: 
     write_whole(path, write_key_file(revocations), mode=SHARED_FILE)  # it is for every agent
     text = f"{path}: list {number + 1}, {len(before | taken_back)} certificates"
     revoked = sorted(serial.hex() for serial in before | taken_back)
-    tell({"file": str(path), "number": number + 1, "serials": revoked}, text, as_json=as_json)
+    print_result(
+        {"file": str(path), "number": number + 1, "serials": revoked}, [text], as_json=as_json
+    )
 
 
 @command.command()
@@ -158,7 +169,7 @@ def show(path: Path, as_json: bool) -> None:
     lines += columns(rows) if rows else []
     rows_issued = [{**row, "revoked": row["serial"] in revoked} for row in issued]
     record = {"files": [{"file": str(file), **of} for file, _, of in held], "issued": rows_issued}
-    tell(record, "\n".join(lines), as_json=as_json)
+    print_result(record, lines, as_json=as_json)
 
 
 def _describe(path: Path) -> tuple[str, dict[str, object]]:

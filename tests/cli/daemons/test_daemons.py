@@ -9,9 +9,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from federator.cli.daemons import frame
-from federator.cli.daemons.collect import as_text
-from federator.cli.daemons.console import command
+from federator.cli.daemons import collect, console, frame, steer
 from federator.command_line import wheel
 from federator.console.operators import matches
 
@@ -27,6 +25,10 @@ STATUS = {
     "spools": [{"broker": 1, "spool": "a" * 16, "landed": 41, "lag": 7}],
     "counters": {"asked": 9, "lost": 0},
 }
+
+
+VERBS = (collect, console, steer)
+"""Imported before the usual folder is another one, for their help names it."""
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +109,7 @@ def test_without_its_packages_it_says_which_extra_brings_them(verb, package, ext
 
 
 def test_the_status_of_a_collector_tells_first_what_hinders():
-    text = as_text(STATUS)
+    text = collect.as_text(STATUS)
 
     assert text[0].endswith("NOT READY: no broker: mqtt://one: connection refused")
     assert text[1:3] == [
@@ -120,7 +122,7 @@ def test_the_status_of_a_collector_tells_first_what_hinders():
 
 def test_an_operators_line_holds_a_hash_and_no_password():
     typed = "a long password\na long password\n"
-    result = CliRunner().invoke(command, ["--add-operator", "ada"], input=typed)
+    result = CliRunner().invoke(console.command, ["--add-operator", "ada"], input=typed)
 
     name, _, line = result.stdout.strip().splitlines()[-1].partition(":")
     assert name == "ada"
@@ -129,7 +131,7 @@ def test_an_operators_line_holds_a_hash_and_no_password():
 
 
 def test_a_short_password_is_refused():
-    result = CliRunner().invoke(command, ["--add-operator", "ada"], input="short\nshort\n")
+    result = CliRunner().invoke(console.command, ["--add-operator", "ada"], input="short\nshort\n")
 
     assert result.exit_code != 0
     assert "10 to 1024 characters" in result.output

@@ -78,7 +78,7 @@ class Written:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def told(self) -> dict[str, list[str]]:
+    def texts(self) -> dict[str, list[str]]:
         """The texts for operators, by title."""
         return {
             "without_counterpart": [_line(place, why) for place, why in self.without],
@@ -91,7 +91,7 @@ class Written:
 
     def as_text(self) -> Iterator[str]:
         """The same for people, line by line."""
-        for title, lines in self.told.items():
+        for title, lines in self.texts.items():
             if lines:
                 yield f"{title.replace('_', ' ')}:"
                 yield from (f"  {line}" for line in lines)
@@ -255,7 +255,7 @@ def _add_neighbour(
         result.notes.append(f"{neighbour.address}: no neighbour, for nothing of {names} crosses")
         return
     out, in_ = (filters_of(lines, way, there=there) for way in WAYS)
-    tls = any(bridge.told(option) not in (None, "false") for bridge in own for option in TLS_BY)
+    tls = any(bridge.value_of(option) not in (None, "false") for bridge in own for option in TLS_BY)
     scheme = "mqtts" if tls else "mqtt"
     result.lines += ["", f"[[neighbours]]   # {names}", f'url = "{scheme}://{neighbour.address}"']
     result.lines += [f"id = {neighbour.id}", f"import = {_array(in_)}", f"export = {_array(out)}"]
@@ -276,12 +276,12 @@ def _login(result: Written, own: Sequence[Connection], home: Path, *, tls: bool)
         found = (
             (connection, value)
             for connection in own
-            if (value := connection.told(*given)) is not None
+            if (value := connection.value_of(*given)) is not None
         )
         bridge, value = next(found, (None, ""))
         if bridge is not None:
             yield f"{key} = {_text(value)}"
-            secret = bridge.told("remote_password", "password")
+            secret = bridge.value_of("remote_password", "password")
             if key == "username" and secret is not None:
                 safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in bridge.name)
                 result.passwords[home / f"bridge-{safe}.password"] = secret
