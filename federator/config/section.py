@@ -177,6 +177,12 @@ def section_in(kind: object) -> type[Section] | None:
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
 
 
+def tables_of(key: Key) -> type[Section] | None:
+    """The section that ``key`` holds, alone or as entries of a list."""
+    kinds = (key.kind, *get_args(key.kind))
+    return next(filter(None, map(section_in, kinds)), None)
+
+
 def tables_in(section: Section, at: Location = ()) -> Iterator[tuple[Location, Section]]:
     """``section``, which is ``at`` that place, and all tables inside it."""
     yield at, section

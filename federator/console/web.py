@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from federator.config.all_brokers.console import ConsoleSettings
 from federator.console.answers import Explained, MeshPart, read_answer
-from federator.console.crowd import Crowd
+from federator.console.crowd import Answerer, Crowd
 from federator.console.dashboard import Dashboard
 from federator.console.guard import (
     Guarded,
@@ -233,7 +233,7 @@ class Console:
 
     async def past(self, request: Request) -> Response:
         """What the tables of analytics hold about a broker or a topic, over the last hours."""
-        self._look(request)
+        self._take_question(request, "us")
         hours = str(PAST_HOURS[_span_s(request)])
         if "broker" in request.query_params:
             about = {"broker": str(_broker(request.query_params["broker"]))}
@@ -244,7 +244,7 @@ class Console:
     async def clients(self, request: Request) -> Response:
         """The first of the clients that the agent of a broker knows."""
         broker = _broker(request.query_params.get("broker"))
-        self._take_question(request)
+        self._take_question(request, "agents")
         return JSONResponse(await self._searches.at(broker))
 
     async def search(self, request: Request) -> Response:
@@ -280,16 +280,13 @@ class Console:
     def _question_text(self, request: Request, name: str) -> str:
         """The text asked about, if one more question to agents is allowed."""
         text = _text(request, name)
-        self._take_question(request)
+        self._take_question(request, "agents")
         return text
 
-    def _take_question(self, request: Request) -> None:
-        """Refuse a question beyond the agents' limit."""
-        _require(self._crowd.may_ask(address_of(request), monotonic_ms()))
-
-    def _look(self, request: Request) -> None:
-        """Refuse a question beyond our own limit."""
-        _require(self._crowd.may_look(address_of(request), monotonic_ms()))
+    def _take_question(self, request: Request, answerer: Answerer) -> None:
+        """Refuse a question beyond the limit of ``answerer``."""
+        if not self._crowd.may_ask(answerer, address_of(request), monotonic_ms()):
+            raise RefusedError(429, "too many questions: try again in a second")
 
     def _any_broker(self, request: Request) -> BrokerId:
         """The named broker, or the first one with an answering agent."""
@@ -359,11 +356,6 @@ class Console:
 
     def _whose(self, token: str) -> str | None:
         return self._operators.whose(token, monotonic_ms())
-
-
-def _require(there_is_room: bool) -> None:
-    if not there_is_room:
-        raise RefusedError(429, "too many questions: try again in a second")
 
 
 def _text(request: Request, name: str) -> str:

@@ -22,7 +22,7 @@ from federator.cli.options import (
 from federator.config.settings import Settings
 from federator.errors import ConfigError
 from federator.protocol.types import BROKER_ID_MAX
-from federator.runtime.doctor.access_list import AGENT, access_list
+from federator.runtime.doctor.access_list import AGENT, ROLES, access_list
 from federator.runtime.doctor.diagnosis import Finding, Outcome, Report, judge
 from federator.runtime.doctor.doctor import SYSTEM_SECONDS_MAX, examine
 from federator.runtime.mqtt.probe import RefusedError
@@ -62,6 +62,12 @@ def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..
     return click.option(f"--{name}", f"{name}s", multiple=True, callback=_users, help=about)
 
 
+def _of_each_role(verb: Callable[..., int]) -> Callable[..., int]:
+    for role in reversed(ROLES):
+        verb = _others(role, of=f"{role}s. [{AGENT}-{role}]")(verb)
+    return verb
+
+
 @click.command(name="doctor")
 @config_option
 @json_option
@@ -93,10 +99,7 @@ def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..
     callback=_outbound,
     help=f'With --acl: an agent with dial = "out", and its user. [{AGENT}-ID]',
 )
-@_others("gateway", of=f"gateways. [{AGENT}-gateway]")
-@_others("collector", of=f"collectors. [{AGENT}-collector]")
-@_others("steerer", of=f"steerers. [{AGENT}-steerer]")
-@_others("console", of=f"consoles. [{AGENT}-console]")
+@_of_each_role
 def command(
     config: Path | None,
     as_json: bool,
@@ -106,10 +109,7 @@ def command(
     user: str | None,
     peers: tuple[str, ...],
     outbound: dict[str, int],
-    gateways: tuple[str, ...],
-    collectors: tuple[str, ...],
-    steerers: tuple[str, ...],
-    consoles: tuple[str, ...],
+    **users: tuple[str, ...],
 ) -> int:
     """Ask the broker whether it can take part, and what is missing.
 
@@ -127,10 +127,7 @@ def command(
             agent=user or settings.broker.username or AGENT,
             peers=peers or (settings.links.username or f"{AGENT}-peer",),
             outbound=outbound,
-            gateways=gateways or (f"{AGENT}-gateway",),
-            collectors=collectors or (f"{AGENT}-collector",),
-            steerers=steerers or (f"{AGENT}-steerer",),
-            consoles=consoles or (f"{AGENT}-console",),
+            users={role: users[f"{role}s"] or (f"{AGENT}-{role}",) for role in ROLES},
         )
         click.echo("\n".join(lines))
         if user is None and settings.broker.username is None:

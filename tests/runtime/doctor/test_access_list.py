@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from federator.config.reading import load
-from federator.runtime.doctor.access_list import access_list
+from federator.runtime.doctor.access_list import ROLES, access_list
 from tests.transcripts import play, scenes
 
 ROOT = Path(__file__).parents[3]
-USERS = {"peers": ["peer"], "gateways": ["g"], "collectors": ["c"], "steerers": ["s"]}
-USERS |= {"consoles": ["co"]}
+USERS = {"gateway": ["g"], "collector": ["c"], "steerer": ["s"], "console": ["co"]}
+USUAL = {"agent": "federator", "peers": ["peer"], "outbound": {}, "users": USERS}
 
 
-def lines_for(folder, toml="", id=1, **users):
+def lines_for(folder, toml="", id=1, **given):
     path = folder / "federator.toml"
     path.write_text(f'{toml}\n[broker]\nid = {id}\nurl = "mqtt://b"\n')
-    return access_list(load(path, {}), **{"agent": "federator", "outbound": {}, **USERS, **users})
+    return access_list(load(path, {}), **USUAL | given)
 
 
 def rights(lines, user):
@@ -65,8 +65,8 @@ def test_each_user_has_the_rights_that_its_role_needs(path, number, tmp_path):
 
 
 def test_the_shipped_file_is_what_the_verb_prints(tmp_path):
-    others = ("peer", "gateway", "collector", "steerer", "console")
-    lines = lines_for(tmp_path, **{f"{other}s": [f"federator-{other}"] for other in others})
+    users = {role: [f"federator-{role}"] for role in ROLES}
+    lines = lines_for(tmp_path, peers=["federator-peer"], users=users)
 
     assert (ROOT / "deploy/systemd/acl").read_text() == "\n".join(lines) + "\n"
 
