@@ -8,8 +8,10 @@ from typing import Any
 import click
 
 from federator.cli.agent_pages import Names, agent_url, get, url_option
-from federator.cli.observe.loads import bits, filters_shown, load_of, load_shown
+from federator.cli.observe.loads import bits, filters_shown, load_shown
+from federator.cli.observe.status_page import Flows, StatusPage, status_page
 from federator.cli.options import answer_option, columns, config_option, print_result
+from federator.protocol.telemetry.agent_status import LinkStatus
 from federator.runtime.doctor.strangers import Speakers
 
 Status = Mapping[str, Any]
@@ -23,11 +25,8 @@ REASONS_SHOWN = 5
 """Limits without --verbose: the status of a healthy federation fits into a usual terminal."""
 
 RULE_KEYS = ("import", "export", "deny", "rename")
-LINK_COLUMNS = ("neighbour", "address", "state", "dialled", "cost", "rtt_ms", "load")
-""""load" is shown only if the capacity of some link is known, "dialled" only if one end does not
-dial.
-"""
 BOTH = "by both"
+"""Which ends dial a link usually: other ways are shown, as loads are if a capacity is known."""
 TRAFFIC = {
     "publications_in": "of our clients",
     "publications_out": "sent on",
@@ -80,26 +79,25 @@ def as_text(status: Status, *, verbose: bool = False) -> list[str]:
 
     ``verbose``: cores, meshes and counters in full.
     """
-    names = Names(status.get("names"))
+    page = status_page(status)
+    names, broker = Names(page.names), page.broker
     status = names.beside(status)
-    broker = status.get("broker", {})
-    connected = "connected" if broker.get("connected") else "NOT CONNECTED"
+    connected = "connected" if broker.connected else "NOT CONNECTED"
     return [
-        *_headline(status, names),
-        f"{broker.get('url', '')}  {connected}  {broker.get('version') or ''}".rstrip(),
+        *_headline(page, names),
+        f"{broker.url}  {connected}  {broker.version or ''}".rstrip(),
         *_blocks(_PROBLEMS, status),
-        *_links(status.get("links", []), verbose=verbose),
+        *(_links_in_full(status) if verbose else _links(page.links, names)),
         *_blocks(_FEATURES, status),
         *_leaves(status.get("leaves", []), status.get("hub") or {}, verbose=verbose),
-        *_beside_brokers("datagrams", "links over datagrams", _datagrams, status),
-        *_beside_brokers("direct", "links straight to agents", _direct, status),
+        *_blocks((("datagrams", _over_datagrams), ("direct", _straight)), status),
         *_blocks((("loops", _loops),), status),
-        *(_in_full(status) if verbose else _in_short(status)),
+        *(_in_full(status, page.flows, names) if verbose else _in_short(status)),
     ]
 
 
 def _blocks(blocks: Blocks, status: Status) -> Iterator[str]:
-    """The lines of each block whose section is there; what a section lacks is not said."""
+    """The lines of each block that has its section in ``status``; the others print nothing."""
     for section, lines_of in blocks:
         if status.get(section):
             yield from lines_of(status[section], status)
@@ -111,18 +109,16 @@ def _data(status: Status) -> Section:
     return data
 
 
-def _headline(status: Status, names: Names) -> Iterator[str]:
+def _headline(page: StatusPage, names: Names) -> Iterator[str]:
     """The agent's identity and standing, and each problem in a line of its own."""
-    standing = status.get("standing", {})
-    word, reasons = standing.get("word"), standing.get("reasons", [])
-    if not status.get("ready"):
-        state, reasons = f"NOT READY: {status.get('ready_reason', '')}", ()
-    elif word is None:
+    standing, reasons = page.standing, page.standing.reasons
+    if not page.ready:
+        state, reasons = f"NOT READY: {page.ready_reason}", ()
+    elif standing.word is None:
         state = "ready"
     else:
-        state = f"ready, {word if standing.get('well', True) else word.upper()}"
-    broker = names.shown(status.get("id"))
-    yield f"broker {broker} of federation {status.get('federation')}: {state}"
+        state = f"ready, {standing.word if standing.well else standing.word.upper()}"
+    yield f"broker {names.shown(page.id)} of federation {page.federation}: {state}"
     yield from _first("  ", reasons)
 
 
@@ -171,27 +167,39 @@ def _leaves(leaves: Sequence[Section], hub: Section, *, verbose: bool) -> Iterat
     yield from table(ordered if verbose else ordered[:LINKS_SHOWN])
 
 
-def _links(links: Sequence[Section], *, verbose: bool) -> Iterator[str]:
-    """The links, those that are not up first, then the fullest; a few unless ``verbose``."""
-    if verbose:
-        apart = ("datagrams", "direct")
-        rows = [{k: v for k, v in link.items() if k not in apart} for link in links]
-        yield from ("", "links:", *table(rows))
-        return
+def _links_in_full(status: Status) -> Iterator[str]:
+    apart = ("datagrams", "direct")
+    links = status.get("links", [])
+    rows = [{key: value for key, value in link.items() if key not in apart} for link in links]
+    yield from ("", "links:", *table(rows))
+
+
+def _links(links: Sequence[LinkStatus], names: Names) -> Iterator[str]:
+    """The links, those that are not up first, then the fullest, and no more than a few."""
     if not links:
         yield from ("", "links: none")
         return
-    ordered = sorted(links, key=lambda link: (link.get("state") == "up", -(load_of(link) or 0)))
+    rows = [
+        {
+            "neighbour": None if link.neighbour is None else names.shown(link.neighbour),
+            "address": link.address,
+            "state": link.state,
+            "dialled": link.dialled,
+            "cost": None if link.cost is None else int(link.cost),
+            "rtt_ms": None if link.rtt_ms is None else int(link.rtt_ms),
+            "load": load_shown(link),
+        }
+        for link in sorted(links, key=lambda link: (link.state == "up", -(link.load or 0)))
+    ]
     usual = set[str]()
-    if all(load_of(link) is None for link in links):
+    if all(link.load is None for link in links):
         usual.add("load")
-    if all(link.get("dialled", BOTH) == BOTH for link in links):
+    if all(link.dialled in ("", BOTH) for link in links):
         usual.add("dialled")
-    keys = [key for key in LINK_COLUMNS if key not in usual]
-    first = [{**link, "load": load_shown(link)} for link in ordered[:LINKS_SHOWN]]
-    ups = sum(link.get("state") == "up" for link in links)
+    ups = sum(link.state == "up" for link in links)
     yield from ("", f"links: {ups} of {len(links)} up")
-    yield from table([{key: link.get(key) for key in keys} for link in first])
+    first = rows[:LINKS_SHOWN]
+    yield from table([{k: v for k, v in row.items() if k not in usual} for row in first])
     if (more := len(links) - LINKS_SHOWN) > 0:
         yield f"  and {more} more"
 
@@ -221,7 +229,7 @@ def _discovery(found: Section, _: Status) -> Iterator[str]:
     yield f"  {shown(found.get('reason'))}"
 
 
-def _in_full(status: Status) -> Iterator[str]:
+def _in_full(status: Status, flows: Flows, names: Names) -> Iterator[str]:
     """Cores, meshes, rules and every counter."""
     yield from ("", "cores:", *table(status.get("cores", [])))
     for title in ("meshes", "destinations"):
@@ -230,7 +238,8 @@ def _in_full(status: Status) -> Iterator[str]:
             total = status.get(f"{title}_total", len(routes))
             more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
             yield from ("", f"{title}: {total}{more}", *table(routes[:MESHES_SHOWN]))
-    yield from _blocks((("flows", _flows), ("steering", _steering)), status)
+    yield from _flows(flows, names)
+    yield from _blocks((("steering", _steering),), status)
     yield from _edge(status)
     yield from ("", *_rules(status.get("rules", {}), always=True))
     for title in ("discovery", "counters"):
@@ -258,22 +267,21 @@ def _edge(status: Status) -> Iterator[str]:
         yield f"a steerer may not place topics here: {shown(edge['why_not'])}"
 
 
-def _flows(page: Section, _: Status) -> Iterator[str]:
+def _flows(flows: Flows, names: Names) -> Iterator[str]:
     """The heaviest flows of our clients, where there are any."""
-    flows = page.get("heaviest", [])
     rows = [
         {
             "filters": filters_shown(flow),
-            "to": flow.get("destinations"),
-            "rate": bits(flow.get("rate", 0)),
-            "error": bits(flow.get("error", 0)),
-            "publications": flow.get("publications"),
-            "by a tree": flow.get("planned"),
+            "to": [names.shown(id) for id in flow.destinations],
+            "rate": bits(flow.rate),
+            "error": bits(flow.error),
+            "publications": flow.publications,
+            "by a tree": flow.planned,
         }
-        for flow in flows[:MESHES_SHOWN]
+        for flow in flows.heaviest[:MESHES_SHOWN]
     ]
     if rows:
-        head = f"flows: {len(flows)}, others together {bits(page.get('rest', 0))}"
+        head = f"flows: {len(flows.heaviest)}, others together {bits(flows.rest)}"
         yield from ("", head, *table(rows))
 
 
@@ -286,38 +294,44 @@ def _rules(rules: Section, *, always: bool) -> Iterator[str]:
         yield f"rules: {', '.join(parts)}; {kept} kept here, {held} not imported"
 
 
-def _beside_brokers(
-    section: str, title: str, row: Callable[[Section], Section], status: Status
-) -> Iterator[str]:
-    """The links over a transport that bypasses brokers, where the agent has it."""
-    if status.get(section):
-        links = [link for link in status.get("links", []) if link.get(section) is not None]
-        rows = [{"neighbour": link["neighbour"], **row(link[section])} for link in links]
-        yield from ("", f"{title}:", *table(rows))
+def _reports(status: Status, transport: str) -> Iterator[tuple[object, Section]]:
+    """Each neighbour that is reached by ``transport``, past its broker, and how."""
+    for link in status.get("links", []):
+        if link.get(transport) is not None:
+            yield link["neighbour"], link[transport]
 
 
-def _datagrams(report: Section) -> Section:
-    out, came = report["out"], report["in"]
-    return {
-        "used": report["used"],
-        "rtt_ms": report["rtt_ms"] and round(report["rtt_ms"], 1),
-        "lost_out": f"{report['lost_ppm_out'] / 10_000:.2f} %",
-        "lost_in": f"{report['lost_ppm_in'] / 10_000:.2f} %",
-        "parts": out["parts"],
-        "repairs": out["repairs"],
-        "by_broker": out["given_back"],
-        "rebuilt_in": came["rebuilt_parts"],
-    }
+def _over_datagrams(_: Section, status: Status) -> Iterator[str]:
+    rows = [
+        {
+            "neighbour": neighbour,
+            "used": report["used"],
+            "rtt_ms": report["rtt_ms"] and round(report["rtt_ms"], 1),
+            "lost_out": f"{report['lost_ppm_out'] / 10_000:.2f} %",
+            "lost_in": f"{report['lost_ppm_in'] / 10_000:.2f} %",
+            "parts": report["out"]["parts"],
+            "repairs": report["out"]["repairs"],
+            "by_broker": report["out"]["given_back"],
+            "rebuilt_in": report["in"]["rebuilt_parts"],
+        }
+        for neighbour, report in _reports(status, "datagrams")
+    ]
+    yield from ("", "links over datagrams:", *table(rows))
 
 
-def _direct(report: Section) -> Section:
-    return {
-        "used": report["used"],
-        "comes_to_us": report["comes_to_us"],
-        "address": report["address"] or "-",
-        "unconfirmed": report["unconfirmed"],
-        "reason": "" if report["used"] else report["last_error"] or "it has not offered one",
-    }
+def _straight(_: Section, status: Status) -> Iterator[str]:
+    rows = [
+        {
+            "neighbour": neighbour,
+            "used": report["used"],
+            "comes_to_us": report["comes_to_us"],
+            "address": report["address"] or "-",
+            "unconfirmed": report["unconfirmed"],
+            "reason": "" if report["used"] else report["last_error"] or "it has not offered one",
+        }
+        for neighbour, report in _reports(status, "direct")
+    ]
+    yield from ("", "links straight to agents:", *table(rows))
 
 
 def _security(security: Section, _: Status) -> Iterator[str]:

@@ -13,6 +13,7 @@ import click
 
 from federator.cli.agent_pages import Names, agent_url, agents_of_grid, get, url_option
 from federator.cli.observe.drawing import DRAWINGS, add_announced, merge
+from federator.cli.observe.status_page import status_page
 from federator.cli.options import PLACE, columns, config_option, option
 from federator.protocol.topology.graph import Pair, Strength, near_of, strength_of, without
 from federator.protocol.types import BrokerId
@@ -58,7 +59,7 @@ def command(
         outcome = judge(get(urls[0], "/topology"), loss)
         click.echo(json.dumps(as_document(outcome)) if as_json else "\n".join(as_lines(outcome)))
         return BREAKS if outcome.breaks else 0
-    topology = merge([get(agent, "/status") for agent in urls], topic_filter)
+    topology = merge([status_page(get(agent, "/status")) for agent in urls], topic_filter)
     add_announced(topology, get(urls[0], "/topology"))
     click.echo(DRAWINGS["json" if as_json else form](topology))
     return 0

@@ -171,7 +171,7 @@ def console_grants(federation: str) -> Grants:
     )
 
 
-ROLES: Final[Mapping[str, Callable[[str], Grants]]] = {
+ROLES: Final[dict[str, Callable[[str], Grants]]] = {
     "gateway": gateway_grants,
     "collector": collector_grants,
     "steerer": steerer_grants,
@@ -212,8 +212,8 @@ def access_list(
     ]
     by_user: dict[str, dict[str, Right]] = {}
     whats: dict[str, list[str]] = {}
-    for what, users, grants in parts:
-        for user in users:
+    for what, names, grants in parts:
+        for user in names:
             whats.setdefault(user, []).append(what)
             rights = by_user.setdefault(user, {})
             for topic, right in grants.items():

@@ -9,6 +9,8 @@ import pytest
 from federator.cli.agent_pages import Names
 from federator.cli.observe import controller, explain, status, topology, trace
 from federator.cli.observe.drawing import DRAWINGS, add_announced, merge
+from federator.cli.observe.status_page import status_page
+from federator.errors import LinkError
 from federator.protocol.messages.operators import Traced
 from tests.cli.observe.test_top import drawn, snapshot, watched
 from tests.transcripts import play, scenes
@@ -33,6 +35,8 @@ class Stage:
             yield from (" ".join(line.split()) for line in self._printed(command, *words))
         except click.UsageError as error:
             yield f"usage: {error.message}"
+        except LinkError as error:
+            yield f"error: {error}"
 
     def _printed(self, command, *words):
         match command:
@@ -45,7 +49,9 @@ class Stage:
                 brokers = sorted({end for link in links for end in link})
                 self.graph = {"brokers": [{"broker": id} for id in brokers], "links": links}
             case "draw":
-                picture = merge(self.agents or [self.page], *words[1:])
+                picture = merge(
+                    [status_page(page) for page in self.agents or [self.page]], *words[1:]
+                )
                 add_announced(picture, self.graph | {"names": self.page.get("names")})
                 drawing = DRAWINGS[words[0]](picture)
                 if words[0] == "json":
@@ -63,7 +69,7 @@ class Stage:
     def _add_agent(self, id, *words):
         more = json.loads(words[-1]) if words[-1:] and words[-1].startswith("{") else {}
         pairs = [word.split(":") for word in words if ":" in word and not word.startswith("{")]
-        links = [{"neighbour": int(n), "state": s, "cost": 1, "rtt_ms": 1.5} for n, s in pairs]
+        links = [{"neighbour": int(n), "state": s, "cost": 1, "rtt_ms": 2} for n, s in pairs]
         own = {"id": int(id), "ready": True, "broker": {"url": f"mqtt://b{id}"}, "links": links}
         self.agents.append(own | more)
 
@@ -75,9 +81,7 @@ def traced(page):
 
 
 def seen(page):
-    agent = snapshot(1.0)
-    agent.status.update(page)
-    return drawn(watched(agent)).splitlines()
+    return drawn(watched(snapshot(1.0, more=page))).splitlines()
 
 
 VERBS = {
@@ -96,7 +100,9 @@ def test_a_page_is_told_to_people(path, number):
 
 
 def test_names_are_quoted_as_each_drawing_wants():
-    picture = merge([{"id": 1, "links": [{"neighbour": 2}], "names": {"1": 'a"b\\', "2": '<i>"]'}}])
+    links = [{"neighbour": 2, "state": "up"}]
+    page = status_page({"id": 1, "links": links, "names": {"1": 'a"b\\', "2": '<i>"]'}})
+    picture = merge([page])
 
     assert '  1 [label="a\\"b\\\\ (1)"];' in DRAWINGS["dot"](picture)
     assert '  b2["#60;i#62;#34;#93; #40;2#41;"]' in DRAWINGS["mermaid"](picture)
