@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from federator.cli import main
-from tests.config.conftest import GOOD
+from tests.config.conftest import BROKERS, FOLLOWED, GOOD
 from tests.transcripts import play, scenes
 
 HERE = Path(__file__).parent
 SECONDS_MAX = 2.0
-BROKERS = '[[brokers]]\nid = 1\nurl = "mqtt://one"\n[[brokers]]\nid = 2\nurl = "mqtt://two:2883"\n'
-FOLLOWED = '[[brokers]]\nurl = "mqtt://one"\n'
 DAEMONS = {
     "bad_configurations": ("check-config", GOOD),
     "bad_files": ("check-config", GOOD),

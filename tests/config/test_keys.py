@@ -8,6 +8,10 @@ from click.testing import CliRunner
 
 from federator.cli import main
 from federator.cli.setup.keys import command as keys_command
+from federator.config.reading import load_collector
+from federator.errors import ConfigError
+from federator.protocol.trust.key_files import holder_of
+from tests.config.conftest import FOLLOWED
 
 
 def keys(*arguments):
@@ -159,3 +163,21 @@ def test_datagrams_want_the_library_that_repairs_them(check, office, monkeypatch
         'transport = "udp-fec" needs the library raptorq: install it (the extra fec), or use "tcp"'
         in said
     )
+
+
+@pytest.mark.parametrize("role", ["collector", "gateway"])
+def test_the_key_of_a_collector_is_of_that_role_and_closed_to_others(role, office, write):
+    assert keys("issue", "--dir", office, "--role", role, "--name", "r").exit_code == 0
+    file, public = office / f"{role}-r.key", office / "federation.pub"
+    lines = f"[keys]\ncollector_file = '{file}'\nfederation_files = ['{public}']\n"
+    path = write(f'landing = "landed"\n{FOLLOWED}{lines}')
+
+    if role == "gateway":
+        with pytest.raises(ConfigError, match="is of gateway r: name"):
+            load_collector(path, {})
+    else:
+        assert holder_of(load_collector(path, {}).keys.own_keys()).holder == "collector r"
+    file.chmod(0o644)
+    with pytest.raises(ConfigError, match=r"is open to others: chmod o=") as caught:
+        load_collector(path, {})
+    assert caught.value.exit_code == 77
