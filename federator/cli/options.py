@@ -90,6 +90,11 @@ def there_already(path: Path) -> ConfigError:
     return ConfigError(text, exit_code=os.EX_CANTCREAT)
 
 
+def toml(value: str | Sequence[str]) -> str:
+    """A text or a list of texts as TOML writes it: as JSON does, but for pairs of surrogates."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def columns(rows: Sequence[Sequence[object]], *, indent: int = 0) -> list[str]:
     """Rows as lines, each column as wide as its widest cell."""
     cells = [[str(cell) for cell in row] for row in rows]

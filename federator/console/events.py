@@ -8,7 +8,7 @@ Source: docs/console.md.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from federator.protocol.telemetry.records import Events
@@ -88,12 +88,9 @@ class EventList:
 
     def since(self, number: int) -> list[Record]:
         """The events after ``number``, the oldest first."""
-        newer = [record for record in self._all() if record["number"] > number]
-        return sorted(newer, key=lambda record: int(record["number"]))
-
-    def _all(self) -> Iterator[Record]:
-        yield from self._weighty
-        yield from self._routine
+        events = (*self._weighty, *self._routine)
+        newer = (event for event in events if event["number"] > number)
+        return sorted(newer, key=lambda event: int(event["number"]))
 
     def _broker(self, before: Record | None, record: Record, at_ms: int) -> None:
         was, state = None if before is None else before["state"], record["state"]

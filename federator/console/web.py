@@ -54,10 +54,8 @@ from federator.runtime.process.exposition import build_info, families
 
 TEXT_MAX: Final = 1_024
 TRACE_S: Final = 5.0
-SPANS_S: Final = (300, 3_600, 21_600, 86_400)
-"""Time ranges that can be asked for."""
-PAST_HOURS: Final = {300: 1, 3_600: 1, 21_600: 6, 86_400: 24}
-"""The dashboard's time range for each of these."""
+HOURS_OF_SPAN: Final = {"300": "1", "3600": "1", "21600": "6", "86400": "24"}
+"""The time ranges that can be asked for, in seconds, and the dashboard's for each of them."""
 TEXTS_KEPT: Final = 8
 """Cached texts for pages that have seen the same state: many such pages cost as much as one."""
 
@@ -234,7 +232,7 @@ class Console:
     async def past(self, request: Request) -> Response:
         """What the tables of analytics hold about a broker or a topic, over the last hours."""
         self._take_question(request, "us")
-        hours = str(PAST_HOURS[_span_s(request)])
+        hours = _hours(request)
         if "broker" in request.query_params:
             about = {"broker": str(_broker(request.query_params["broker"]))}
         else:
@@ -365,11 +363,11 @@ def _text(request: Request, name: str) -> str:
     return text
 
 
-def _span_s(request: Request) -> int:
-    given = request.query_params.get("span", "3600")
-    if given not in map(str, SPANS_S):
-        raise RefusedError(400, f"span: one of {', '.join(map(str, SPANS_S))} wanted")
-    return int(given)
+def _hours(request: Request) -> str:
+    hours = HOURS_OF_SPAN.get(request.query_params.get("span", "3600"))
+    if hours is None:
+        raise RefusedError(400, f"span: one of {', '.join(HOURS_OF_SPAN)} wanted")
+    return hours
 
 
 def _broker(given: object) -> BrokerId:

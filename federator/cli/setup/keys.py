@@ -131,14 +131,14 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path, as_json: 
         of_broker = {row["serial"] for row in _issued(folder) if row.get("broker") == broker}
         if not of_broker:
             text = f"--broker {broker}: {folder / ISSUED} knows no certificate of it"
-            raise _wrong(text, EX_DATAERR)
+            raise ConfigError(text, exit_code=EX_DATAERR)
         taken_back |= {_serial(text) for text in of_broker}
     if not taken_back:
         raise click.UsageError("name serials, or --broker ID")
     path, (number, before) = folder / REVOKED, _revoked(folder)
     if len(before | taken_back) > REVOKED_MAX:
         text = f"{len(before | taken_back)} revoked certificates, at most {REVOKED_MAX}: "
-        raise _wrong(text + "make a new federation key", EX_DATAERR)
+        raise ConfigError(text + "make a new federation key", exit_code=EX_DATAERR)
     listed = maker.revoke(before | taken_back, number=number + 1)
     revocations = RevocationFile(federation=maker.key.federation, revocations=listed)
     write_whole(path, write_key_file(revocations), mode=SHARED_FILE)  # it is for every agent
@@ -178,7 +178,7 @@ def _describe(path: Path) -> tuple[str, dict[str, object]]:
         return _described(read_any_key_file(_read_file(path)))
     except DecodeError as error:
         text = f"{path}: {error}: name a file that federator keys made"
-        raise _wrong(text, EX_DATAERR) from error
+        raise ConfigError(text, exit_code=EX_DATAERR) from error
 
 
 def _described(paper: AnyKeyFile) -> tuple[str, dict[str, object]]:
@@ -227,7 +227,9 @@ def _paper(path: Path, kind: type[_P]) -> _P:
     try:
         return read_key_file(_read_file(path), kind)
     except DecodeError as error:
-        raise _wrong(f"{path}: {error}: make it with federator keys", EX_DATAERR) from error
+        raise ConfigError(
+            f"{path}: {error}: make it with federator keys", exit_code=EX_DATAERR
+        ) from error
 
 
 def _read_file(path: Path) -> bytes:
@@ -236,7 +238,9 @@ def _read_file(path: Path) -> bytes:
             return file.read(KEY_FILE_BYTES_MAX + 1)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise _wrong(f"{path}: {reason}: make it with federator keys init", EX_NOINPUT) from error
+        raise ConfigError(
+            f"{path}: {reason}: make it with federator keys init", exit_code=EX_NOINPUT
+        ) from error
 
 
 def _issued(folder: Path) -> list[dict[str, Any]]:
@@ -277,7 +281,3 @@ def _create(path: Path, paper: KeyFile, *, mode: int = 0o600) -> None:
 def _until(expires_s: float) -> str:
     day = datetime.fromtimestamp(float(expires_s), UTC).date()
     return f"{'expired' if expires_s < time.time() else 'until'} {day.isoformat()}"
-
-
-def _wrong(text: str, exit_code: int) -> ConfigError:
-    return ConfigError(text, exit_code=exit_code)

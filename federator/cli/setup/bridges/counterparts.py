@@ -5,12 +5,12 @@ counterpart.
 brokers, our credentials there, and texts about what is lost.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from federator.cli.options import toml
 from federator.cli.setup.bridges.mosquitto_conf import Connection, Place
 from federator.protocol.filters.renames import Pair, is_prefix
 from federator.protocol.policy.bridge_lines import (
@@ -223,16 +223,16 @@ def _of_rules(lines: Sequence[BridgeLine], pairs: Sequence[Pair]) -> list[str]:
         written_lines += [
             "",
             "[discovery]",
-            f"filters = {_array(wanted)}   # whoever listens, as bridges do",
+            f"filters = {toml(wanted)}   # whoever listens, as bridges do",
         ]
-    written_lines += ["", "[rules]", f"import = {_array(wanted)}"]
-    written_lines.append(f"export = {_array(filters_of(lines, 'out', there=False))}")
+    written_lines += ["", "[rules]", f"import = {toml(wanted)}"]
+    written_lines.append(f"export = {toml(filters_of(lines, 'out', there=False))}")
     return [*written_lines, *([_renames(pairs)] if pairs else [])]
 
 
 def _renames(pairs: Sequence[Pair]) -> str:
     tables = (
-        f"{{local = {_text(here)}, federation = {_text(there)}"
+        f"{{local = {toml(here)}, federation = {toml(there)}"
         f"{'' if is_prefix(here) else ', whole = true'}}}"
         for here, there in pairs
     )
@@ -258,12 +258,12 @@ def _add_neighbour(
     tls = any(bridge.value_of(option) not in (None, "false") for bridge in own for option in TLS_BY)
     scheme = "mqtts" if tls else "mqtt"
     result.lines += ["", f"[[neighbours]]   # {names}", f'url = "{scheme}://{neighbour.address}"']
-    result.lines += [f"id = {neighbour.id}", f"import = {_array(in_)}", f"export = {_array(out)}"]
+    result.lines += [f"id = {neighbour.id}", f"import = {toml(in_)}", f"export = {toml(out)}"]
     result.lines += _login(result, own, home, tls=tls)
     if out:
         out = filters_of(lines, "out", there=True)
         result.elsewhere.setdefault(neighbour.address, []).append(
-            f"[discovery] filters = {_array(out)}, for clients that subscribe # or +/#"
+            f"[discovery] filters = {toml(out)}, for clients that subscribe # or +/#"
         )
 
 
@@ -280,12 +280,12 @@ def _login(result: Written, own: Sequence[Connection], home: Path, *, tls: bool)
         )
         bridge, value = next(found, (None, ""))
         if bridge is not None:
-            yield f"{key} = {_text(value)}"
+            yield f"{key} = {toml(value)}"
             secret = bridge.value_of("remote_password", "password")
             if key == "username" and secret is not None:
                 safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in bridge.name)
                 result.passwords[home / f"bridge-{safe}.password"] = secret
-                yield f"password_file = {_text(f'bridge-{safe}.password')}"
+                yield f"password_file = {toml(f'bridge-{safe}.password')}"
 
 
 TLS_BY: Final = (
@@ -317,11 +317,3 @@ def _difference(difference: Difference, origin: str, goal: str) -> str:
 
 def _cut(topic: str) -> str:
     return topic if len(topic) <= NAMED_MAX else topic[: NAMED_MAX - 3] + "..."
-
-
-def _array(filters: Sequence[str]) -> str:
-    return json.dumps(list(filters), ensure_ascii=False)
-
-
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
