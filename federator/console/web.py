@@ -1,7 +1,7 @@
 """The console's pages: what anyone may see, and what only operators may order.
 
-Anyone who reaches the console may look. Orders require a session: a cookie signed with a key drawn
-at each start, sent to no other site, and besides it a token that only our own page can read. Files
+Anyone who reaches the console may look. Orders require a session: its random token in a cookie that
+is sent to no other site, and the same token in a header, which only our own page can read. Files
 are served by name from a fixed list; the browser may load nothing but these, and no address
 outside.
 
@@ -9,7 +9,6 @@ Source: docs/console.md; docs/security.md.
 """
 
 import json
-import secrets
 import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -20,7 +19,6 @@ import structlog
 from msgspec import to_builtins
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -30,6 +28,7 @@ from federator.console.answers import Explained, MeshPart, read_answer
 from federator.console.crowd import Answerer, Crowd
 from federator.console.dashboard import Dashboard
 from federator.console.guard import (
+    SESSION,
     Guarded,
     RefusedError,
     address_of,
@@ -112,14 +111,6 @@ class Console:
     def application(self) -> Starlette:
         http = self._settings.http
         names = frozenset(name.lower() for name in (*http.names, http.host, socket.gethostname()))
-        session = Middleware(
-            SessionMiddleware,
-            secret_key=secrets.token_hex(32),
-            session_cookie="federator_console",
-            max_age=self._settings.operators.session_s,
-            same_site="strict",
-            https_only=http.behind_tls,
-        )
         pages: list[tuple[str, Callable[[Request], Awaitable[Response]], str]] = [
             ("/", self.show, "GET"),
             ("/assets/{name}", self.give, "GET"),
@@ -140,7 +131,7 @@ class Console:
         ]
         return Starlette(
             routes=[Route(path, page, methods=[method]) for path, page, method in pages],
-            middleware=[Middleware(Guarded, names=names), session],
+            middleware=[Middleware(Guarded, names=names)],
             exception_handlers={
                 RefusedError: refused,
                 LinkError: _unanswered,
@@ -215,7 +206,9 @@ class Console:
 
     async def me(self, request: Request) -> Response:
         """The signed-in operator, and what else the page must know."""
-        token = token_of(request)
+        return self._me(token_of(request))
+
+    def _me(self, token: str) -> Response:
         operator = self._whose(token)
         return JSONResponse(
             {
@@ -320,26 +313,31 @@ class Console:
             _log.warning("console.sign_in_refused", operator=shown)
             raise RefusedError(403, "no such name, or a wrong password")
         self._operators.end(token_of(request))
-        request.session["token"] = self._operators.begin(name, monotonic_ms())
+        token = self._operators.begin(name, monotonic_ms())
         _log.info("console.signed_in", operator=name)
-        answer = await self.me(request)
-        answer.set_cookie(
-            BADGE,
-            self._operators.badge(name),
-            max_age=BADGE_S,
-            path="/api/sign-in",
-            secure=self._settings.http.behind_tls,
-            httponly=True,
-            samesite="strict",
-        )
+        answer = self._me(token)
+        for cookie, value, path, max_age_s in (
+            (SESSION, token, "/", self._settings.operators.session_s),
+            (BADGE, self._operators.badge(name), "/api/sign-in", BADGE_S),
+        ):
+            answer.set_cookie(
+                cookie,
+                value,
+                max_age=max_age_s,
+                path=path,
+                secure=self._settings.http.behind_tls,
+                httponly=True,
+                samesite="strict",
+            )
         return answer
 
     async def sign_out(self, request: Request) -> Response:
         """End the session."""
         same_site(request)
         self._operators.end(token_of(request))
-        request.session.clear()
-        return await self.me(request)
+        answer = self._me("")
+        answer.delete_cookie(SESSION)
+        return answer
 
     async def drain(self, request: Request) -> Response:
         """Move a broker's clients away, or let them return."""
