@@ -17,20 +17,11 @@ from federator.protocol.messages.fields import json_value
 SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 67_108_864
 
-
-BROKER_KEYS = (
-    *("broker", "neighbour", "core", "controller", "substitute", "a", "b", "to", "next_hop"),
-    *(
-        "origin",
-        "destinations",
-        "parents",
-        "children",
-        "next_hops",
-        "substitutes",
-        "stopped_by_rules",
-        "handing_over_from",
-    ),
-)
+BROKER_KEYS = {
+    "broker", "neighbour", "core", "controller", "substitute", "a", "b", "to", "next_hop", "origin",
+    "destinations", "parents", "children", "next_hops", "substitutes", "stopped_by_rules",
+    "handing_over_from",
+}  # fmt: skip
 """Keys of pages with ids of brokers as values, or lists of these."""
 
 
