@@ -55,7 +55,7 @@ class Names:
 
 
 url_option = click.option("--url", help="The agent's HTTP listener, e.g. http://127.0.0.1:9883.")
-"""For when the configuration does not tell."""
+"""Without it the configuration says where the agent listens."""
 
 
 def agent_url(config: Path | None, url: str | None) -> str:

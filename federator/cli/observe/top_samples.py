@@ -55,8 +55,8 @@ class Watched:
     now: Snapshot | None = None  # the newest, none before the first and while it does not answer
     before: Snapshot | None = None  # the one before that
     trouble: str = "not asked yet"  # why there is no snapshot
-    id: str | None = None  # of its broker, once it was said
-    names: Mapping[str, Any] = field(default_factory=dict)  # of brokers, as it told last, by id
+    id: str | None = None  # of its broker, once it answered
+    names: Mapping[str, Any] = field(default_factory=dict)  # of brokers by id, in its last answer
     # Publications a second, oldest first.
     published: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     delivered: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
