@@ -27,6 +27,17 @@ option = partial(click.option, show_default=True)
 """An option with its default, if any, at the end of its help."""
 
 
+def together(*options: Callable[[_Verb], _Verb]) -> Callable[[_Verb], _Verb]:
+    """Several options as one decorator, in the order of the help."""
+
+    def with_options(verb: _Verb) -> _Verb:
+        for option in reversed(options):
+            verb = option(verb)
+        return verb
+
+    return with_options
+
+
 def config_file(otherwise: str, **more: Any) -> Callable[[_Verb], _Verb]:  # noqa: ANN401 - click's
     """``-c``, without which ``otherwise`` is read; ``more`` are arguments of ``click.option``."""
     about = f"Configuration file. [{otherwise}]"

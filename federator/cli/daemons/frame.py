@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import click
 
-from federator.cli.options import CONFIG_FOLDER, config_file
+from federator.cli.options import CONFIG_FOLDER, config_file, together
 from federator.config.all_brokers.collector import CollectorSettings, FollowingSettings
 from federator.config.all_brokers.console import ConsoleSettings
 from federator.config.all_brokers.steerer import SteererSettings
@@ -32,7 +32,7 @@ def usual_file(name: str) -> Path | None:
 
 def following_options(file: str, variable: str) -> Callable[[_Verb], _Verb]:
     """The options of a daemon that reads all brokers of a federation: where it begins."""
-    options = (
+    return together(
         click.option(
             "--broker",
             "brokers",
@@ -49,13 +49,6 @@ def following_options(file: str, variable: str) -> Callable[[_Verb], _Verb]:
         click.option("--only", is_flag=True, help="Keep to the brokers given; look for no others."),
         check_option,
     )
-
-    def with_options(verb: _Verb) -> _Verb:
-        for option in reversed(options):
-            verb = option(verb)
-        return verb
-
-    return with_options
 
 
 def require_broker(config: Path | None, brokers: Sequence[str]) -> None:

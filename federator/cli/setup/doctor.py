@@ -17,6 +17,7 @@ from federator.cli.options import (
     option,
     print_result,
     settings_from,
+    together,
     write_new,
 )
 from federator.config.settings import Settings
@@ -62,12 +63,6 @@ def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..
     return click.option(f"--{name}", f"{name}s", multiple=True, callback=_users, help=about)
 
 
-def _of_each_role(verb: Callable[..., int]) -> Callable[..., int]:
-    for role in reversed(ROLES):
-        verb = _others(role, of=f"{role}s. [{AGENT}-{role}]")(verb)
-    return verb
-
-
 @click.command(name="doctor")
 @config_option
 @json_option
@@ -99,7 +94,7 @@ def _of_each_role(verb: Callable[..., int]) -> Callable[..., int]:
     callback=_outbound,
     help=f'With --acl: an agent with dial = "out", and its user. [{AGENT}-ID]',
 )
-@_of_each_role
+@together(*(_others(role, of=f"{role}s. [{AGENT}-{role}]") for role in ROLES))
 def command(
     config: Path | None,
     as_json: bool,
