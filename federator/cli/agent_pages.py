@@ -17,20 +17,11 @@ from federator.protocol.messages.fields import json_value
 SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 67_108_864
 
-
-BROKER_KEYS = (
-    *("broker", "neighbour", "core", "controller", "substitute", "a", "b", "to", "next_hop"),
-    *(
-        "origin",
-        "destinations",
-        "parents",
-        "children",
-        "next_hops",
-        "substitutes",
-        "stopped_by_rules",
-        "handing_over_from",
-    ),
-)
+BROKER_KEYS = {
+    "broker", "neighbour", "core", "controller", "substitute", "a", "b", "to", "next_hop", "origin",
+    "destinations", "parents", "children", "next_hops", "substitutes", "stopped_by_rules",
+    "handing_over_from",
+}  # fmt: skip
 """Keys of pages with ids of brokers as values, or lists of these."""
 
 
@@ -64,7 +55,7 @@ class Names:
 
 
 url_option = click.option("--url", help="The agent's HTTP listener, e.g. http://127.0.0.1:9883.")
-"""For when the configuration does not tell."""
+"""Without it the configuration says where the agent listens."""
 
 
 def agent_url(config: Path | None, url: str | None) -> str:

@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _Verb = TypeVar("_Verb", bound=Callable[..., object])
 
-DEFAULT_CONFIG = Path("/etc/federator/federator.toml")
+CONFIG_FOLDER = Path("/etc/federator")
+DEFAULT_CONFIG = CONFIG_FOLDER / "federator.toml"
 
 PLACE = click.Path(path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -26,9 +27,21 @@ option = partial(click.option, show_default=True)
 """An option with its default, if any, at the end of its help."""
 
 
-def config_file(otherwise: str) -> Callable[[_Verb], _Verb]:
-    """``-c``, without which ``otherwise`` is read."""
-    return click.option("-c", "--config", type=PLACE, help=f"Configuration file. [{otherwise}]")
+def together(*options: Callable[[_Verb], _Verb]) -> Callable[[_Verb], _Verb]:
+    """Several options as one decorator, in the order of the help."""
+
+    def with_options(verb: _Verb) -> _Verb:
+        for option in reversed(options):
+            verb = option(verb)
+        return verb
+
+    return with_options
+
+
+def config_file(otherwise: str, **more: Any) -> Callable[[_Verb], _Verb]:  # noqa: ANN401 - click's
+    """``-c``, without which ``otherwise`` is read; ``more`` are arguments of ``click.option``."""
+    about = f"Configuration file. [{otherwise}]"
+    return click.option("-c", "--config", type=PLACE, help=about, **more)
 
 
 config_option = config_file(f"$FEDERATOR_CONFIG or {DEFAULT_CONFIG}")
@@ -40,9 +53,9 @@ answer_option = click.option("--json", "as_json", is_flag=True, help="The agent'
 json_option = click.option("--json", "as_json", is_flag=True, help="For machines.")
 
 
-def tell(record: Mapping[str, object], text: str, *, as_json: bool) -> None:
-    """Print the result of a verb: ``record`` for machines, or ``text`` for people."""
-    click.echo(json.dumps(record, indent=2) if as_json else text)
+def print_result(record: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print the result of a verb: ``record`` for machines, or ``lines`` for people."""
+    click.echo(json.dumps(record, indent=2) if as_json else "\n".join(lines))
 
 
 def settings_from(path: Path | None, *, secrets: bool = True) -> "Settings":
@@ -86,6 +99,11 @@ def there_already(path: Path) -> ConfigError:
     """Why nothing is written to ``path``."""
     text = f"{path}: is there already: remove it first, if you are sure"
     return ConfigError(text, exit_code=os.EX_CANTCREAT)
+
+
+def toml(value: str | Sequence[str]) -> str:
+    """A text or a list of texts as TOML writes it: as JSON does, but for pairs of surrogates."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def columns(rows: Sequence[Sequence[object]], *, indent: int = 0) -> list[str]:

@@ -22,6 +22,7 @@ from federator.config.section import (
     BrokerNumber,
     Core,
     Passes,
+    SecretFile,
     Section,
     Takes,
     WholeNumber,
@@ -165,7 +166,7 @@ class ProxySettings(Section):
     in [links] applies to neighbours without their own."""
     proxy_username: Annotated[str | None, Takes.RESTART, Len(1, USERNAME_CHARACTERS_MAX)] = None
     """User name at the proxy (Basic)."""
-    proxy_password_file: Annotated[Path | None, Takes.RESTART] = None
+    proxy_password_file: Annotated[Path | None, SecretFile.PASSWORD, Takes.RESTART] = None
     """File with the password at the proxy in its first line; closed to others."""
 
     def __post_init__(self) -> None:
@@ -249,13 +250,13 @@ class Credentials(Section):
     """MQTT user name."""
     password: Secret | None = None
     """MQTT password. The configuration file must then be closed to others."""
-    password_file: Path | None = None
+    password_file: Annotated[Path | None, SecretFile.PASSWORD] = None
     """File with the password in its first line; closed to others."""
     ca_file: Path | None = None
     """PEM file of authorities that may sign the broker's certificate; the system's when absent."""
     cert_file: Path | None = None
     """PEM certificate we present."""
-    key_file: Path | None = None
+    key_file: Annotated[Path | None, SecretFile.KEY] = None
     """PEM key of cert_file, not encrypted; closed to others."""
 
     def __post_init__(self) -> None:

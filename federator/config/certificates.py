@@ -1,8 +1,9 @@
 """TLS files, checked before they are used: the error of a refused connection says much less.
 
 ``ssl`` checks that a key belongs to a certificate, but returns the validity of peers' certificates
-only. So we read it from the DER bytes, in the layout of RFC 5280, 4.1: certificate > to-be-signed >
-[version], serial, algorithm, issuer, validity.
+only, and the package cryptography would cost an agent 4 MB at rest, or 11 MB without keys. So we
+read it from the DER bytes, in the layout of RFC 5280, 4.1: certificate > to-be-signed > [version],
+serial, algorithm, issuer, validity.
 """
 
 import ssl

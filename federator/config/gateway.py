@@ -14,7 +14,14 @@ from annotated_types import Interval, Len, MaxLen, MinLen
 
 from federator.config.brokers import BrokerAddress, check_named_once, check_pair, in_clear
 from federator.config.certificates import server_context
-from federator.config.section import BrokerNumber, Name, Section, WholeNumber, wrong
+from federator.config.section import (
+    BrokerNumber,
+    Name,
+    SecretFile,
+    Section,
+    WholeNumber,
+    wrong,
+)
 from federator.config.sections import HttpSettings, LogSettings, Span
 from federator.config.security import GatewayKeySettings
 from federator.protocol.effects import Notice
@@ -37,7 +44,7 @@ class ListenerSettings(Section):
     """TCP port."""
     cert_file: Path | None = None
     """PEM certificate; with it the listener speaks TLS."""
-    key_file: Path | None = None
+    key_file: Annotated[Path | None, SecretFile.KEY] = None
     """PEM key of cert_file, not encrypted; closed to others."""
     client_ca_file: Path | None = None
     """Authorities for the certificates that clients must then present."""
@@ -254,10 +261,6 @@ class GatewaySettings(Section):
                 raise wrong(f"upstreams.{index}.broker", what, "put their filters into one")
             named.add(upstream.broker)
 
-    def credential_holders(self) -> list[tuple[str, GatewayBrokerSettings]]:
-        """Every section that may name secrets, with its key."""
-        return [(f"brokers.{index}", broker) for index, broker in enumerate(self.brokers)]
-
     def notices(self) -> tuple[Notice, ...]:
         """Warnings at start: credentials that are sent in clear."""
-        return in_clear(self.credential_holders())
+        return in_clear((f"brokers.{index}", broker) for index, broker in enumerate(self.brokers))

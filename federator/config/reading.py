@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,9 +26,17 @@ from federator.config.all_brokers.collector import CollectorSettings
 from federator.config.all_brokers.console import ConsoleSettings
 from federator.config.all_brokers.steerer import SteererSettings
 from federator.config.brokers import Credentials, Secret, first_line
-from federator.config.complaints import Location, first_complaint, line_of, located
-from federator.config.gateway import GatewaySettings
-from federator.config.section import Section, keys_of, section_in
+from federator.config.complaints import first_complaint, line_of
+from federator.config.gateway import GatewaySettings, ListenerSettings
+from federator.config.section import (
+    Location,
+    SecretFile,
+    Section,
+    keys_of,
+    secret_files,
+    section_in,
+    tables_in,
+)
 from federator.config.settings import Settings
 from federator.config.validation import validated
 from federator.errors import ConfigError
@@ -79,7 +87,7 @@ def load(path: Path | None, environ: Mapping[str, str], *, secrets: bool = True)
     settings, source = _settings(Settings, path, environ)
     if not secrets:
         return settings
-    _check_agent(path, settings, source)
+    _check_files(path, settings, source)
     if settings.former is not None and (
         hindrance := _objection_to_former(settings, load_former(settings))
     ):
@@ -94,7 +102,7 @@ def load_former(settings: Settings) -> Settings:
     It is complete enough to start an agent.
     """
     former, source = _settings(Settings, settings.former, {})
-    _check_agent(settings.former, former, source)
+    _check_files(settings.former, former, source)
     former.require(source.name)
     return former
 
@@ -121,29 +129,10 @@ def _objection_to_former(settings: Settings, former: Settings) -> tuple[str, str
     return None
 
 
-def _check_agent(path: Path | None, settings: Settings, source: _Source) -> None:
-    """Check the files that an agent's configuration names."""
-    _check_credentials(path, settings, source)
-    _check_proxies(settings, source)
-    for key in ("agent_file", "operator_file"):
-        _check_key_file(settings.keys, key, source)
-    _check_key_file(settings.hub, "agent_file", source, section=("hub",))
-
-
 def load_gateway(path: Path | None, environ: Mapping[str, str]) -> GatewaySettings:
     """Read, merge and check a gateway's configuration; as ``load``."""
     settings, source = _settings(GatewaySettings, path, environ)
-    _check_credentials(path, settings, source)
-    _check_key_file(settings.keys, "gateway_file", source)
-    now = datetime.now(UTC)
-    for index, listener in enumerate(settings.listeners):
-        if listener.key_file is None:
-            continue
-        at: Location = ("listeners", index)
-        _check_secret_file(listener.key_file, (*at, "key_file"), source)
-        keys = ("cert_file", "key_file", "client_ca_file")
-        files = {key: getattr(listener, key) for key in keys}
-        _check_context(functools.partial(listener.context, now), files, at, source)
+    _check_files(path, settings, source)
     return settings
 
 
@@ -176,11 +165,8 @@ def _load_multi_broker(
                 named.append({"url": url})
 
     settings, source = _settings(root, path, environ, put_over)
-    _check_credentials(path, settings, source)
-    _check_key_file(settings.keys, settings.keys.own_key, source)
+    _check_files(path, settings, source)
     settings.keys.own_keys()
-    if isinstance(settings, ConsoleSettings):
-        _check_key_file(settings.operators, "file", source, section=("operators",))
     return settings
 
 
@@ -323,51 +309,26 @@ def _holds_text(annotation: object) -> bool:
     return annotation in (str, Path, Secret)
 
 
-def _check_credentials(path: Path | None, settings: _Root, source: _Source) -> None:
+def _check_files(path: Path | None, settings: Section, source: _Source) -> None:
     """Refuse secrets that other users of this machine can read, and certificates that are wrong."""
-    holders = settings.credential_holders()
-    _check_secrets(path, holders, source)
-    _check_certificates(holders, source)
-
-
-def _check_secrets(
-    path: Path | None, holders: Iterable[tuple[str, Credentials]], source: _Source
-) -> None:
-    for at, holder in holders:
-        location = located(at)
-        if holder.password is not None and path is not None:
-            inline = (*location, "password") not in source.variables
+    for at, table in tables_in(settings):
+        if isinstance(table, Credentials) and table.password is not None and path is not None:
+            inline = (*at, "password") not in source.variables
             if inline and path.stat().st_mode & stat.S_IRWXO:
                 what = f"{path} holds a password and is open to others"
-                raise source.error(
-                    (*location, "password"), f"{what}: chmod o= {path}", os.EX_NOPERM
-                )
-        _check_password_file(holder.password_file, (*location, "password_file"), source)
-        _check_key_file(holder, "key_file", source, location)
-
-
-def _check_proxies(settings: Settings, source: _Source) -> None:
-    """Refuse unusable or readable password files of proxies."""
-    for at, holder in settings.proxy_holders():
-        location = (*located(at), "proxy_password_file")
-        _check_password_file(holder.proxy_password_file, location, source)
-
-
-def _check_password_file(file: Path | None, location: Location, source: _Source) -> None:
-    if file is not None:
-        _check_secret_file(file, location, source)
-        if not first_line(file):
-            what = f"{file}: its first line is empty: write the password there"
-            raise source.error(location, what)
-
-
-def _check_key_file(
-    keys: Section, name: str, source: _Source, section: Location = ("keys",)
-) -> None:
-    """Refuse the key file ``name`` of ``keys`` if other users can read it."""
-    path: Path | None = getattr(keys, name)
-    if path is not None:
-        _check_secret_file(path, (*section, name), source)
+                raise source.error((*at, "password"), f"{what}: chmod o= {path}", os.EX_NOPERM)
+        for name, kind, file in secret_files(table):
+            _check_secret_file(file, (*at, name), source)
+            if kind is SecretFile.PASSWORD and not first_line(file):
+                what = f"{file}: its first line is empty: write the password there"
+                raise source.error((*at, name), what)
+        match table:
+            case Credentials():
+                _check_context(table.verifying_context, table, "ca_file", at, source)
+            case ListenerSettings():
+                _check_context(table.context, table, "client_ca_file", at, source)
+            case _:
+                pass
 
 
 def _check_secret_file(file: Path, location: Location, source: _Source) -> None:
@@ -388,21 +349,18 @@ def _check_secret_file(file: Path, location: Location, source: _Source) -> None:
         raise source.error(location, what, os.EX_NOPERM)
 
 
-def _check_certificates(holders: Iterable[tuple[str, Credentials]], source: _Source) -> None:
-    now = datetime.now(UTC)
-    for at, holder in holders:
-        if holder.ca_file is not None or holder.cert_file is not None:
-            files = {key: getattr(holder, key) for key in ("cert_file", "key_file", "ca_file")}
-            make = functools.partial(holder.verifying_context, now)
-            _check_context(make, files, located(at), source)
-
-
 def _check_context(
-    make: Callable[[], object], files: dict[str, Path | None], at: Location, source: _Source
+    make: Callable[[datetime], object], table: Section, ca_key: str, at: Location, source: _Source
 ) -> None:
-    """Call ``make`` for a TLS context of ``files``; raise an error about the file that is wrong."""
+    """Call ``make`` for the TLS context of ``table``; raise an error about the file that is wrong.
+
+    ``ca_key`` names the authorities.
+    """
+    files = {key: getattr(table, key) for key in ("cert_file", "key_file", ca_key)}
+    if not any(files.values()):
+        return
     try:
-        make()
+        make(datetime.now(UTC))
     except FileNotFoundError as error:
         text = f"{error.filename}: no such file: correct the path"
     except PermissionError as error:

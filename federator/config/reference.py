@@ -7,6 +7,7 @@ each start of an agent would take longer than all other work on its settings.
 import ast
 import inspect
 import itertools
+from collections.abc import Iterator
 from dataclasses import MISSING
 from pathlib import Path
 from types import NoneType, UnionType
@@ -14,20 +15,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Interval
 
-from federator.config.all_brokers.collector import CollectedBrokerSettings, CollectorSettings
+from federator.config.all_brokers.collector import CollectorSettings
 from federator.config.all_brokers.console import ConsoleSettings
 from federator.config.all_brokers.steerer import SteererSettings
-from federator.config.brokers import NeighbourSettings, Secret
-from federator.config.gateway import (
-    GatewayBrokerSettings,
-    GatewaySettings,
-    ListenerSettings,
-    UpstreamSettings,
-)
+from federator.config.brokers import Secret
+from federator.config.gateway import GatewaySettings
 from federator.config.reload import takes
-from federator.config.section import Key, Section, Takes, keys_of, section_in
+from federator.config.section import Key, Section, Takes, keys_of, section_in, tables_of
 from federator.config.settings import Settings
-from federator.config.topology import LeafSettings
 
 _HEAD = """\
 # Configuration
@@ -180,16 +175,14 @@ file = "/etc/federator/operators"
 
 def reference() -> str:
     """All keys of all daemons as Markdown, with type, default and meaning."""
-    agent_tables: dict[str, type[Section]] = {"neighbours": NeighbourSettings}
-    agent_tables |= {"leaves": LeafSettings}
-    blocks = [_HEAD, *_sections(Settings, agent_tables)]
-    tables: dict[str, type[Section]] = {"upstreams": UpstreamSettings}
-    tables |= {"listeners": ListenerSettings, "brokers": GatewayBrokerSettings}
-    blocks += [_GATEWAY_HEAD, *_sections(GatewaySettings, tables), _COLLECTOR_HEAD]
-    blocks += _sections(CollectorSettings, {"brokers": CollectedBrokerSettings})
-    blocks += [_STEERER_HEAD, *_sections(SteererSettings, {"brokers": CollectedBrokerSettings})]
-    blocks += [_CONSOLE_HEAD, *_sections(ConsoleSettings, {"brokers": CollectedBrokerSettings})]
-    return "\n".join(blocks)
+    daemons: tuple[tuple[str, type[Section]], ...] = (
+        (_HEAD, Settings),
+        (_GATEWAY_HEAD, GatewaySettings),
+        (_COLLECTOR_HEAD, CollectorSettings),
+        (_STEERER_HEAD, SteererSettings),
+        (_CONSOLE_HEAD, ConsoleSettings),
+    )
+    return "\n".join(block for head, root in daemons for block in (head, *_sections(root)))
 
 
 def meanings(section: type[Section]) -> dict[str, str]:
@@ -204,17 +197,14 @@ def meanings(section: type[Section]) -> dict[str, str]:
     return found
 
 
-def _sections(root: type[Section], tables: dict[str, type[Section]]) -> list[str]:
+def _sections(root: type[Section]) -> Iterator[str]:
     keys = keys_of(root)
-    sections = {name: section_in(key.kind) for name, key in keys.items()}
-    plain = [name for name, section in sections.items() if not section and name not in tables]
-    blocks = [_table("## Top level", "Before the first section.", root, plain)]
-    for name, section in sections.items():
-        if listed := section or tables.get(name):
-            title = f"## [{name}]" if section else f"## [[{name}]]"
-            about, how = listed.__doc__ or "", takes(keys[name])
-            blocks.append(_table(title, about, listed, list(keys_of(listed)), how))
-    return blocks
+    tables = {name: table for name, key in keys.items() if (table := tables_of(key))}
+    plain = [name for name in keys if name not in tables]
+    yield _table("## Top level", "Before the first section.", root, plain)
+    for name, table in tables.items():
+        title = f"## [{name}]" if section_in(keys[name].kind) else f"## [[{name}]]"
+        yield _table(title, table.__doc__ or "", table, list(keys_of(table)), takes(keys[name]))
 
 
 def _table(

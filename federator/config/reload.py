@@ -11,7 +11,7 @@ and removed entries wait for a restart.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
 
 from federator.config.brokers import Secret
 from federator.config.section import (
@@ -21,7 +21,7 @@ from federator.config.section import (
     Section,
     Takes,
     keys_of,
-    section_in,
+    tables_of,
     unusable,
 )
 
@@ -78,7 +78,7 @@ def reloaded(old: _Root, new: _Root) -> tuple[_Root, list[Change], list[Change]]
 def taken_by_reload(root: type[Section]) -> Iterator[str]:
     """The keys and sections that a reload changes, for people: ``rules but rename``."""
     for name, info in keys_of(root).items():
-        how, inner = takes(info), _section(info)
+        how, inner = takes(info), tables_of(info)
         fields = {} if inner is None else keys_of(inner)
         keys = {key: takes(field, how) for key, field in fields.items()}
         if how is Takes.RELOAD:
@@ -86,12 +86,6 @@ def taken_by_reload(root: type[Section]) -> Iterator[str]:
             yield f"{name} but {others}" if others else name
         else:
             yield from (f"{name}.{key}" for key, way in keys.items() if way is Takes.RELOAD)
-
-
-def _section(key: Key) -> type[Section] | None:
-    """The section that a key holds, alone or as entries of a list."""
-    kinds = (key.kind, *get_args(key.kind))
-    return next(filter(None, map(section_in, kinds)), None)
 
 
 def _entries_that_differ(

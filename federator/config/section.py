@@ -6,9 +6,10 @@ of the tables imports it, so agents do not need it.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, dataclass_transform, get_args, get_origin
 
 from annotated_types import Interval
@@ -20,11 +21,11 @@ from federator.protocol.types import BROKER_ID_MAX
 class Core:
     """A constraint of pydantic's core schema, where ``annotated_types`` has none."""
 
-    def __init__(self, **words: object) -> None:
-        self.words = words
+    def __init__(self, **constraints: object) -> None:
+        self.constraints = constraints
 
     def __get_pydantic_core_schema__(self, kind: object, handler: Callable[..., Any]) -> Any:  # noqa: ANN401 - pydantic's own
-        return handler(kind) | self.words
+        return handler(kind) | self.constraints
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,17 @@ class Takes(Enum):
 
     RELOAD = "a reload"
     RESTART = "a restart"
+
+
+class SecretFile(Enum):
+    """What the file holds that a key names: it must be closed to other users."""
+
+    KEY = "a key"
+    PASSWORD = "a password in the first line"
+
+
+Location = tuple[str | int, ...]
+"""The keys and indices that lead to a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +175,33 @@ def keys_of(section: type[Section]) -> dict[str, Key]:
 def section_in(kind: object) -> type[Section] | None:
     """``kind`` if it is a section."""
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
+
+
+def tables_of(key: Key) -> type[Section] | None:
+    """The section that ``key`` holds, alone or as entries of a list."""
+    kinds = (key.kind, *get_args(key.kind))
+    return next(filter(None, map(section_in, kinds)), None)
+
+
+def tables_in(section: Section, at: Location = ()) -> Iterator[tuple[Location, Section]]:
+    """``section``, which is ``at`` that place, and all tables inside it."""
+    yield at, section
+    for name, key in keys_of(type(section)).items():
+        value = getattr(section, key.attribute)
+        if isinstance(value, Section):
+            yield from tables_in(value, (*at, name))
+        elif isinstance(value, tuple):
+            for index, entry in enumerate(value):
+                if isinstance(entry, Section):
+                    yield from tables_in(entry, (*at, name, index))
+
+
+def secret_files(section: Section) -> Iterator[tuple[str, SecretFile, Path]]:
+    """The keys of ``section`` that name files with secrets, and these files."""
+    for name, key in keys_of(type(section)).items():
+        path = getattr(section, key.attribute)
+        if path is not None:
+            yield from ((name, rule, path) for rule in key.rules if isinstance(rule, SecretFile))
 
 
 def readable_by(parse: Callable[[str], object]) -> Passes:

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, TypeVar
 
 from annotated_types import MaxLen
 
-from federator.config.section import Section, unusable, wrong
+from federator.config.section import SecretFile, Section, unusable, wrong
 from federator.errors import DecodeError
 from federator.protocol.trust.certificates import Role
 from federator.protocol.trust.key_files import (
@@ -65,9 +65,9 @@ class TrustSettings(Section):
 class KeySettings(TrustSettings):
     """Files that ``federator keys`` made. They are read again when they change."""
 
-    agent_file: Path | None = None
+    agent_file: Annotated[Path | None, SecretFile.KEY] = None
     """This agent's key and certificate; closed to others."""
-    operator_file: Path | None = None
+    operator_file: Annotated[Path | None, SecretFile.KEY] = None
     """An operator's key, with which `federator drain` signs; closed to others."""
     roles: Roles = "wanted"
     """Messages of gateways, operators and collectors: "required": accepted only with a key of that
@@ -88,7 +88,7 @@ class GatewayKeySettings(TrustSettings):
     """Trusted keys, and our own: files that ``federator keys`` made, read again when they change.
     With federation_files agents must sign their guides, with gateway_file their answers."""
 
-    gateway_file: Path | None = None
+    gateway_file: Annotated[Path | None, SecretFile.KEY] = None
     """This gateway's key and certificate; closed to others."""
     roles: Roles = "wanted"
     """Messages of other gateways: "required": accepted only with a gateway's key; "wanted": also
@@ -136,7 +136,7 @@ class CollectorKeySettings(_OwnKeySettings):
 
     ROLE: ClassVar[Role] = "collector"
 
-    collector_file: Path | None = None
+    collector_file: Annotated[Path | None, SecretFile.KEY] = None
     """This collector's key and certificate; closed to others. Several may have the same."""
 
 
@@ -146,7 +146,7 @@ class SteererKeySettings(_OwnKeySettings):
 
     ROLE: ClassVar[Role] = "steerer"
 
-    steerer_file: Path | None = None
+    steerer_file: Annotated[Path | None, SecretFile.KEY] = None
     """This steerer's key and certificate; closed to others. Agents with keys follow signed plans
     only."""
 
@@ -157,7 +157,7 @@ class ConsoleKeySettings(_OwnKeySettings):
 
     ROLE: ClassVar[Role] = "operator"
 
-    operator_file: Path | None = None
+    operator_file: Annotated[Path | None, SecretFile.KEY] = None
     """An operator's key and certificate, with which the console signs its requests to agents and
     the orders of signed-in operators; closed to others. Agents with keys.roles = "required" answer
     no others."""

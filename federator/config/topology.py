@@ -14,6 +14,7 @@ from federator.config.section import (
     STRICT,
     BrokerNumber,
     Passes,
+    SecretFile,
     Section,
     Takes,
     WholeNumber,
@@ -105,7 +106,7 @@ class HubSettings(TrustSettings):
     named like this one with the suffix ".leaves".
     """
 
-    agent_file: Path | None = None
+    agent_file: Annotated[Path | None, SecretFile.KEY] = None
     """This broker's key and certificate in the leaves' federation; closed to others."""
     filters_max: Annotated[WholeNumber, Interval(ge=3, le=1_000_000)] = 3_000
     """Filters advertised to a leaf for all others, and to the mesh for leaves and clients here.

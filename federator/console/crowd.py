@@ -9,7 +9,7 @@ Source: docs/console.md, "What it takes".
 """
 
 from collections import Counter
-from typing import Final
+from typing import Final, Literal
 
 from federator.protocol.bounded_cache import Recent
 from federator.protocol.rate_limiter import TokenBucket
@@ -21,6 +21,9 @@ LOOKS_PER_S: Final = 100
 """Questions that the console answers from its own memory."""
 ADDRESSES_MAX: Final = 1_024
 """Addresses with counted questions; the one with the oldest question is forgotten first."""
+
+
+Answerer = Literal["agents", "us"]
 
 
 class Crowd:
@@ -40,7 +43,10 @@ class Crowd:
         self._pages_max = pages_max
         self._of_one_max = max(1, pages_max // 2)
         self._pages: Counter[str] = Counter()
-        self._budgets = {"questions": _Budget(QUESTIONS_PER_S), "looks": _Budget(LOOKS_PER_S)}
+        self._budgets: dict[Answerer, _Budget] = {
+            "agents": _Budget(QUESTIONS_PER_S),
+            "us": _Budget(LOOKS_PER_S),
+        }
 
     @property
     def pages(self) -> int:
@@ -61,15 +67,9 @@ class Crowd:
         if not self._pages[address]:
             del self._pages[address]
 
-    def may_ask(self, address: str, now_ms: Millis) -> bool:
-        """Whether ``address`` may ask agents one more question."""
-        return self._count(self._budgets["questions"].take(address, now_ms))
-
-    def may_look(self, address: str, now_ms: Millis) -> bool:
-        """Whether ``address`` may ask one more question that the console itself answers."""
-        return self._count(self._budgets["looks"].take(address, now_ms))
-
-    def _count(self, allowed: bool) -> bool:
+    def may_ask(self, answerer: Answerer, address: str, now_ms: Millis) -> bool:
+        """Whether ``address`` may ask one more question that agents, or we ourselves, answer."""
+        allowed = self._budgets[answerer].take(address, now_ms)
         self.asked += allowed
         self.refused += not allowed
         return allowed

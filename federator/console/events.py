@@ -1,16 +1,16 @@
 """Events as a console lists them: deaths weigh most, then trouble, then routine.
 
-Events are found by comparing a record with the one before; those of agents' metrics streams, which
-report parents and meshes, are added as they arrive. The list is bounded; the oldest goes first.
+Events are found by comparing a changed record with the one before; those of agents' metrics
+streams, which report parents and meshes, are added as they arrive. The list is bounded; the oldest
+goes first.
 
 Source: docs/console.md.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from federator.protocol.bounded_cache import Recent
 from federator.protocol.telemetry.records import Events
 from federator.protocol.types import BrokerId
 
@@ -20,9 +20,6 @@ ROUTINE_MAX: Final = 1_000
 
 FILTER_SHOWN: Final = 128
 """Characters of a filter."""
-
-RECORDS_MAX: Final = 32_768
-"""Records of brokers and links remembered for comparison."""
 
 Weight = Literal["death", "bad", "good", "plain", "routine"]
 Record = dict[str, Any]
@@ -48,14 +45,9 @@ class EventList:
         self.number = 0
         self._weighty: deque[Record] = deque(maxlen=EVENTS_MAX)
         self._routine: deque[Record] = deque(maxlen=ROUTINE_MAX)
-        self._before: Recent[str, Record] = Recent(RECORDS_MAX)
 
-    def look(self, key: str, record: Record, *, at_ms: int) -> None:
-        """Compare the record of a broker or a link with the one before."""
-        before = self._before.get(key)
-        self._before.put(key, record)
-        if before is record:
-            return
+    def look(self, before: Record | None, record: Record, *, at_ms: int) -> None:
+        """Compare the record of a broker or a link with the one before, if there was one."""
         if "state" in record:
             self._broker(before, record, at_ms)
         elif before is None or before["up"] != record["up"]:
@@ -96,12 +88,9 @@ class EventList:
 
     def since(self, number: int) -> list[Record]:
         """The events after ``number``, the oldest first."""
-        newer = [record for record in self._all() if record["number"] > number]
-        return sorted(newer, key=lambda record: int(record["number"]))
-
-    def _all(self) -> Iterator[Record]:
-        yield from self._weighty
-        yield from self._routine
+        events = (*self._weighty, *self._routine)
+        newer = (event for event in events if event["number"] > number)
+        return sorted(newer, key=lambda event: int(event["number"]))
 
     def _broker(self, before: Record | None, record: Record, at_ms: int) -> None:
         was, state = None if before is None else before["state"], record["state"]

@@ -18,6 +18,8 @@ from federator.errors import DecodeError
 from federator.protocol.messages.fields import json_value
 from federator.runtime.process.http import a_stranger_may_own
 
+SESSION: Final = "federator_console"
+"""The cookie with the token of a session."""
 BODY_BYTES_MAX: Final = 4_096
 BODY_S: Final = 5.0
 """Time limit for receiving a body."""
@@ -85,7 +87,7 @@ class RefusedError(Exception):
 
 def token_of(request: Request) -> str:
     """The token of the browser's session; empty without one."""
-    return str(request.session.get("token", ""))
+    return request.cookies.get(SESSION, "")
 
 
 def operator_of(request: Request, whose: Callable[[str], str | None]) -> str:

@@ -126,7 +126,6 @@ class Observer:
         self._number = 0
         self._waiting: dict[tuple[BrokerId, int], asyncio.Future[Mapping[str, Any]]] = {}
         self._traces: dict[BrokerId, asyncio.Queue[Traced]] = {}
-        self._seen = 0  # the version of the picture up to which events are noted
         self._reported_versions = 0, 0  # the versions last reported to ``changed``
         self._takeovers: set[tuple[BrokerId, BrokerId]] = set()
         self._complain = Complaints().complain
@@ -146,10 +145,8 @@ class Observer:
         now_ms, picture, events = monotonic_ms(), self.picture, self.events
         for broker in picture.overdue(now_ms=now_ms):
             picture.look(broker, now_ms=now_ms)
-        if picture.version != self._seen:
-            for key, record in picture.records(self._seen):
-                events.look(key, record, at_ms=wall_clock_ms())
-            self._seen = picture.version
+        for before, record in picture.changes():
+            events.look(before, record, at_ms=wall_clock_ms())
         for source in self.connections.by_url.values():
             if source.broker is not None and source.link.subscribed:
                 self._request_live_page(source, source.broker, now_ms)

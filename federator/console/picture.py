@@ -14,7 +14,7 @@ Source: docs/console.md.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import floor, log10
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from federator.console.answers import read_answer
 from federator.protocol.messages.broker_names import sound_name
@@ -34,6 +34,7 @@ LINKS_MAX: Final = 16_384
 State = Literal["ready", "not_ready", "draining", "starting", "silent", "unreached", "down"]
 Pair = tuple[BrokerId, BrokerId]
 Record = dict[str, Any]
+_Key = TypeVar("_Key", BrokerId, Pair)
 
 
 def read_live(body: Mapping[str, Any]) -> LivePage:
@@ -78,6 +79,8 @@ class Picture:
         self._pairs: dict[BrokerId, set[BrokerId]] = {}
         self._brokers: dict[BrokerId, tuple[int, Record]] = {}
         self._links: dict[Pair, tuple[int, Record]] = {}
+        # What records were when changes were last read.
+        self._before: dict[BrokerId | Pair, Record | None] = {}
 
     # -- input -----------------------------------------------------------------------------------
 
@@ -155,10 +158,7 @@ class Picture:
         """Update the records of ``broker``, of its links and its neighbours, if they changed."""
         others = sorted(self._pairs.get(broker, ()))
         for id_ in (broker, *others):
-            record = self._broker(id_, now_ms)
-            if self._brokers.get(id_, (0, None))[1] != record:
-                self.version += 1
-                self._brokers[id_] = self.version, record
+            self._show(self._brokers, id_, self._broker(id_, now_ms))
         for other in others:
             self._look_at_link(_pair(broker, other), now_ms)
 
@@ -197,14 +197,13 @@ class Picture:
         numbered = self._brokers.get(broker)
         return None if numbered is None else numbered[1]["state"]
 
-    def records(self, since: int) -> Iterator[tuple[str, Record]]:
-        """The records that changed after the version ``since``, with their keys."""
-        for broker, (number, record) in self._brokers.items():
-            if number > since:
-                yield f"b{broker}", record
-        for (a, b), (number, record) in self._links.items():
-            if number > since:
-                yield f"l{a}-{b}", record
+    def changes(self) -> Iterator[tuple[Record | None, Record]]:
+        """Each record that changed since the last call, behind the one of then."""
+        changed, self._before = self._before, {}
+        for key, before in changed.items():
+            shown = self._links.get(key) if isinstance(key, tuple) else self._brokers.get(key)
+            if shown is not None:
+                yield before, shown[1]
 
     def since(self, version: int, generation: int) -> Record:
         """What changed after ``version``; everything if the viewer saw another ``generation``."""
@@ -224,6 +223,14 @@ class Picture:
         }
 
     # -- internal --------------------------------------------------------------------------------
+
+    def _show(self, shown: dict[_Key, tuple[int, Record]], key: _Key, record: Record) -> None:
+        """Replace the record of ``key`` if it changed."""
+        _, before = shown.get(key, (0, None))
+        if before != record:
+            self.version += 1
+            shown[key] = self.version, record
+            self._before.setdefault(key, before)
 
     def _of(self, broker: BrokerId) -> _AgentState | None:
         entry = self._agents.get(broker)
@@ -320,9 +327,8 @@ class Picture:
             if self._links.pop(pair, None) is not None:
                 self.generation += 1
                 self.version += 1
-        elif self._links.get(pair, (0, None))[1] != record:
-            self.version += 1
-            self._links[pair] = self.version, record
+        else:
+            self._show(self._links, pair, record)
 
     def _link(self, pair: Pair, now_ms: Millis) -> Record | None:
         """The record of a link; ``None`` if both ends answer and neither knows the link."""
@@ -370,27 +376,18 @@ def _better(one: LinkStatus | None, other: LinkStatus) -> LinkStatus:
 
 
 def _rates(agent: _AgentState, page: LivePage, at_us: int) -> Record:
-    """Publications per second since the agent's last answer."""
-    published, delivered = None, None
-    if agent.page is not None:
-        published, delivered = rates_between((agent.page, agent.at_us), (page, at_us))
-    return {"published": _short(published), "delivered": _short(delivered)}
+    """Publications per second, from clients and to them, since the agent's last answer.
 
-
-def rates_between(
-    before: tuple[LivePage, int], after: tuple[LivePage, int]
-) -> tuple[float | None, float | None]:
-    """Publications per second, from clients and to them, between two answers of one agent.
-
-    Each answer comes with its time by the agent's clock, in microseconds. Unknown if the agent
-    restarted in between, or the answers have the same time.
+    Each answer comes with its time by the agent's clock. Unknown if there is no earlier answer, the
+    agent restarted in between, or the answers have the same time.
     """
-    (old, began_us), (new, ended_us) = before, after
-    spent_s = (ended_us - began_us) / 1_000_000
-    if old.epoch != new.epoch or spent_s <= 0:
-        return None, None
-    published, delivered = new.published - old.published, new.delivered - old.delivered
-    return max(0, published) / spent_s, max(0, delivered) / spent_s
+    before, spent_s = agent.page, (at_us - agent.at_us) / 1_000_000
+    if before is None or before.epoch != page.epoch or spent_s <= 0:
+        return {"published": None, "delivered": None}
+    return {
+        "published": _short(max(0, page.published - before.published) / spent_s),
+        "delivered": _short(max(0, page.delivered - before.delivered) / spent_s),
+    }
 
 
 def _short(amount: float | None) -> float | None:

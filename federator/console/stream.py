@@ -60,7 +60,9 @@ class EventStream(StreamingResponse):
             self._on_end()
 
 
-async def told(pulse: Pulse, changes: Callable[[dict[str, int]], str]) -> AsyncIterator[str]:
+async def events_for_page(
+    pulse: Pulse, changes: Callable[[dict[str, int]], str]
+) -> AsyncIterator[str]:
     """The events for a page: everything, and then what changed each time that ``pulse`` is given.
 
     ``changes`` returns, as JSON, what changed since the state in its argument, which it updates.

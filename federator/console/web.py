@@ -1,7 +1,7 @@
 """The console's pages: what anyone may see, and what only operators may order.
 
-Anyone who reaches the console may look. Orders require a session: a cookie signed with a key drawn
-at each start, sent to no other site, and besides it a token that only our own page can read. Files
+Anyone who reaches the console may look. Orders require a session: its random token in a cookie that
+is sent to no other site, and the same token in a header, which only our own page can read. Files
 are served by name from a fixed list; the browser may load nothing but these, and no address
 outside.
 
@@ -9,7 +9,6 @@ Source: docs/console.md; docs/security.md.
 """
 
 import json
-import secrets
 import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -20,16 +19,16 @@ import structlog
 from msgspec import to_builtins
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from federator.config.all_brokers.console import ConsoleSettings
 from federator.console.answers import Explained, MeshPart, read_answer
-from federator.console.crowd import Crowd
+from federator.console.crowd import Answerer, Crowd
 from federator.console.dashboard import Dashboard
 from federator.console.guard import (
+    SESSION,
     Guarded,
     RefusedError,
     address_of,
@@ -43,7 +42,7 @@ from federator.console.metrics import CONSOLE
 from federator.console.observer import Observer
 from federator.console.operators import NAME, Operators
 from federator.console.searches import Searches
-from federator.console.stream import EventStream, Pulse, told
+from federator.console.stream import EventStream, Pulse, events_for_page
 from federator.errors import ConfigError, DecodeError, LinkError
 from federator.protocol.bounded_cache import Recent
 from federator.protocol.filters import validate_filter, validate_topic
@@ -54,11 +53,9 @@ from federator.runtime.process.exposition import build_info, families
 
 TEXT_MAX: Final = 1_024
 TRACE_S: Final = 5.0
-SPANS_S: Final = (300, 3_600, 21_600, 86_400)
-"""Time ranges that can be asked for."""
-PAST_HOURS: Final = {300: 1, 3_600: 1, 21_600: 6, 86_400: 24}
-"""The dashboard's time range for each of these."""
-TOLD_KEPT: Final = 8
+HOURS_OF_SPAN: Final = {"300": "1", "3600": "1", "21600": "6", "86400": "24"}
+"""The time ranges that can be asked for, in seconds, and the dashboard's for each of them."""
+TEXTS_KEPT: Final = 8
 """Cached texts for pages that have seen the same state: many such pages cost as much as one."""
 
 BADGE: Final = "federator_console_badge"
@@ -109,19 +106,11 @@ class Console:
         self._searches = Searches(observer)
         self._crowd = Crowd(settings.http.browsers_max)
         self._dashboard = Dashboard(settings.history_source or settings.history)
-        self._texts: Recent[tuple[object, ...], str] = Recent(TOLD_KEPT)
+        self._texts: Recent[tuple[object, ...], str] = Recent(TEXTS_KEPT)
 
     def application(self) -> Starlette:
         http = self._settings.http
         names = frozenset(name.lower() for name in (*http.names, http.host, socket.gethostname()))
-        session = Middleware(
-            SessionMiddleware,
-            secret_key=secrets.token_hex(32),
-            session_cookie="federator_console",
-            max_age=self._settings.operators.session_s,
-            same_site="strict",
-            https_only=http.behind_tls,
-        )
         pages: list[tuple[str, Callable[[Request], Awaitable[Response]], str]] = [
             ("/", self.show, "GET"),
             ("/assets/{name}", self.give, "GET"),
@@ -142,7 +131,7 @@ class Console:
         ]
         return Starlette(
             routes=[Route(path, page, methods=[method]) for path, page, method in pages],
-            middleware=[Middleware(Guarded, names=names), session],
+            middleware=[Middleware(Guarded, names=names)],
             exception_handlers={
                 RefusedError: refused,
                 LinkError: _unanswered,
@@ -195,7 +184,7 @@ class Console:
         if not self._crowd.enter(address):
             raise RefusedError(503, "too many pages are open: see http.browsers_max")
         leave = partial(self._crowd.leave, address)
-        return EventStream(told(self._pulse, self._changes), on_end=leave)
+        return EventStream(events_for_page(self._pulse, self._changes), on_end=leave)
 
     def _changes(self, seen: dict[str, int]) -> str:
         picture, events = self._observer.picture, self._observer.events
@@ -217,7 +206,9 @@ class Console:
 
     async def me(self, request: Request) -> Response:
         """The signed-in operator, and what else the page must know."""
-        token = token_of(request)
+        return self._me(token_of(request))
+
+    def _me(self, token: str) -> Response:
         operator = self._whose(token)
         return JSONResponse(
             {
@@ -233,8 +224,8 @@ class Console:
 
     async def past(self, request: Request) -> Response:
         """What the tables of analytics hold about a broker or a topic, over the last hours."""
-        self._look(request)
-        hours = str(PAST_HOURS[_span_s(request)])
+        self._take_question(request, "us")
+        hours = _hours(request)
         if "broker" in request.query_params:
             about = {"broker": str(_broker(request.query_params["broker"]))}
         else:
@@ -244,7 +235,7 @@ class Console:
     async def clients(self, request: Request) -> Response:
         """The first of the clients that the agent of a broker knows."""
         broker = _broker(request.query_params.get("broker"))
-        self._take_question(request)
+        self._take_question(request, "agents")
         return JSONResponse(await self._searches.at(broker))
 
     async def search(self, request: Request) -> Response:
@@ -280,16 +271,13 @@ class Console:
     def _question_text(self, request: Request, name: str) -> str:
         """The text asked about, if one more question to agents is allowed."""
         text = _text(request, name)
-        self._take_question(request)
+        self._take_question(request, "agents")
         return text
 
-    def _take_question(self, request: Request) -> None:
-        """Refuse a question beyond the agents' limit."""
-        _require(self._crowd.may_ask(address_of(request), monotonic_ms()))
-
-    def _look(self, request: Request) -> None:
-        """Refuse a question beyond our own limit."""
-        _require(self._crowd.may_look(address_of(request), monotonic_ms()))
+    def _take_question(self, request: Request, answerer: Answerer) -> None:
+        """Refuse a question beyond the limit of ``answerer``."""
+        if not self._crowd.may_ask(answerer, address_of(request), monotonic_ms()):
+            raise RefusedError(429, "too many questions: try again in a second")
 
     def _any_broker(self, request: Request) -> BrokerId:
         """The named broker, or the first one with an answering agent."""
@@ -325,26 +313,31 @@ class Console:
             _log.warning("console.sign_in_refused", operator=shown)
             raise RefusedError(403, "no such name, or a wrong password")
         self._operators.end(token_of(request))
-        request.session["token"] = self._operators.begin(name, monotonic_ms())
+        token = self._operators.begin(name, monotonic_ms())
         _log.info("console.signed_in", operator=name)
-        answer = await self.me(request)
-        answer.set_cookie(
-            BADGE,
-            self._operators.badge(name),
-            max_age=BADGE_S,
-            path="/api/sign-in",
-            secure=self._settings.http.behind_tls,
-            httponly=True,
-            samesite="strict",
-        )
+        answer = self._me(token)
+        for cookie, value, path, max_age_s in (
+            (SESSION, token, "/", self._settings.operators.session_s),
+            (BADGE, self._operators.badge(name), "/api/sign-in", BADGE_S),
+        ):
+            answer.set_cookie(
+                cookie,
+                value,
+                max_age=max_age_s,
+                path=path,
+                secure=self._settings.http.behind_tls,
+                httponly=True,
+                samesite="strict",
+            )
         return answer
 
     async def sign_out(self, request: Request) -> Response:
         """End the session."""
         same_site(request)
         self._operators.end(token_of(request))
-        request.session.clear()
-        return await self.me(request)
+        answer = self._me("")
+        answer.delete_cookie(SESSION)
+        return answer
 
     async def drain(self, request: Request) -> Response:
         """Move a broker's clients away, or let them return."""
@@ -361,11 +354,6 @@ class Console:
         return self._operators.whose(token, monotonic_ms())
 
 
-def _require(there_is_room: bool) -> None:
-    if not there_is_room:
-        raise RefusedError(429, "too many questions: try again in a second")
-
-
 def _text(request: Request, name: str) -> str:
     text = request.query_params.get(name, "")
     if not text or len(text) > TEXT_MAX:
@@ -373,11 +361,11 @@ def _text(request: Request, name: str) -> str:
     return text
 
 
-def _span_s(request: Request) -> int:
-    given = request.query_params.get("span", "3600")
-    if given not in map(str, SPANS_S):
-        raise RefusedError(400, f"span: one of {', '.join(map(str, SPANS_S))} wanted")
-    return int(given)
+def _hours(request: Request) -> str:
+    hours = HOURS_OF_SPAN.get(request.query_params.get("span", "3600"))
+    if hours is None:
+        raise RefusedError(400, f"span: one of {', '.join(HOURS_OF_SPAN)} wanted")
+    return hours
 
 
 def _broker(given: object) -> BrokerId:

@@ -12,13 +12,6 @@ from federator.errors import ConfigError, DecodeError, LinkError
 from lab.cli import federator_lab
 
 
-def ended(arguments: list[str]) -> int:
-    with pytest.raises(SystemExit) as raised:
-        cli.main(arguments)
-    assert isinstance(raised.value.code, int)
-    return raised.value.code
-
-
 @pytest.fixture
 def broken_verb(monkeypatch):
     """Make ``check-config`` end with an error of our choice."""
@@ -33,8 +26,8 @@ def broken_verb(monkeypatch):
     return broken
 
 
-def test_of_a_verb_that_is_none_the_nearest_is_named(capsys):
-    assert ended(["chek-config"]) == 64
+def test_of_a_verb_that_is_none_the_nearest_is_named(ended, capsys):
+    assert ended("chek-config") == 64
 
     assert "no verb 'chek-config': 'check-config'?" in capsys.readouterr().err
 
@@ -55,8 +48,8 @@ def test_of_a_verb_that_is_none_the_nearest_is_named(capsys):
         ["tap", "--kind", "x"],
     ],
 )
-def test_a_wrong_command_line_is_64_in_one_line(arguments, capsys):
-    assert ended(arguments) == 64
+def test_a_wrong_command_line_is_64_in_one_line(arguments, ended, capsys):
+    assert ended(*arguments) == 64
 
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -65,15 +58,15 @@ def test_a_wrong_command_line_is_64_in_one_line(arguments, capsys):
     assert printed.err.count("\n") == 1
 
 
-def test_no_verb_shows_the_verbs_and_is_64(capsys):
-    assert ended([]) == 64
+def test_no_verb_shows_the_verbs_and_is_64(ended, capsys):
+    assert ended() == 64
 
     assert "check-config" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
-def test_help_is_no_error(arguments, capsys):
-    assert ended(arguments) == 0
+def test_help_is_no_error(arguments, ended, capsys):
+    assert ended(*arguments) == 0
 
     assert capsys.readouterr().err == ""
 
@@ -107,19 +100,19 @@ def test_every_verb_can_be_loaded_and_is_called_what_it_is_called():
         (ExceptionGroup("g", [DecodeError("d")]), 69, "federator: d\n"),
     ],
 )
-def test_an_error_is_one_line_and_its_code(error, code, line, broken_verb, capfd):
+def test_an_error_is_one_line_and_its_code(error, code, line, broken_verb, ended, capfd):
     broken_verb(error)
 
-    assert ended(["check-config"]) == code
+    assert ended("check-config") == code
 
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", line)
 
 
-def test_debug_shows_where_a_mistake_of_ours_is(broken_verb, capsys):
+def test_debug_shows_where_a_mistake_of_ours_is(broken_verb, ended, capsys):
     broken_verb(RuntimeError("x"))
 
-    assert ended(["--debug", "check-config"]) == 70
+    assert ended("--debug", "check-config") == 70
 
     assert "Traceback" in capsys.readouterr().err
 

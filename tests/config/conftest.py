@@ -1,4 +1,4 @@
-"""A configuration that can be used, to be spoilt by each test, and certificates to go with it."""
+"""Configurations that can be used, to be spoilt by tests, and certificates to go with them."""
 
 import shutil
 import subprocess
@@ -15,6 +15,9 @@ url = "mqtt://127.0.0.1:1883"
 [[neighbours]]
 url = "mqtt://127.0.0.1:2883"
 """
+
+FOLLOWED = '[[brokers]]\nurl = "mqtt://one"\n'
+BROKERS = '[[brokers]]\nid = 1\nurl = "mqtt://one"\n[[brokers]]\nid = 2\nurl = "mqtt://two:2883"\n'
 
 _CA_CONFIG = """\
 [ca]

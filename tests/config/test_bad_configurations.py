@@ -1,7 +1,6 @@
 """Every mistake in a configuration: one line that names what to mend, the right code, quickly."""
 
 import re
-import stat
 import subprocess
 import sys
 import time
@@ -10,128 +9,158 @@ from pathlib import Path
 import pytest
 
 from federator.cli import main
-from tests.config.conftest import GOOD
+from tests.config.conftest import BROKERS, FOLLOWED, GOOD
 from tests.transcripts import play, scenes
 
+HERE = Path(__file__).parent
 SECONDS_MAX = 2.0
-
-
-def complaint(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Exit code and the one line on standard error."""
-    begun = time.monotonic()
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert time.monotonic() - begun < SECONDS_MAX
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.endswith("\n")
-    assert printed.err.count("\n") == 1
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, printed.err.rstrip("\n")
+DAEMONS = {
+    "bad_configurations": ("check-config", GOOD),
+    "bad_files": ("check-config", GOOD),
+    "bad_former": (
+        "check-config",
+        f'former = "leaf.toml"\nsecurity = "open"\nstate_dir = "state"\n{GOOD}',
+    ),
+    "bad_gateways": ("gateway --check", f'name = "gate"\n{BROKERS}'),
+    "bad_collectors": ("collect --check", f'landing = "/var/lib/landing"\n{FOLLOWED}'),
+    "bad_steerers": ("steer --check", FOLLOWED),
+    "bad_consoles": ("console --check", FOLLOWED),
+}
+"""By transcript, the verb that reads a configuration, and a good one."""
+LEAF = """\
+role = "leaf"
+federation = "fed"
+security = "open"
+state_dir = "leaf-state"
+[broker]
+id = 1
+url = "mqtt://127.0.0.1:1883"
+[[neighbours]]
+id = 7
+url = "mqtt://127.0.0.1:2883"
+"""
 
 
 class Stage:
-    """Spoils the good configuration, and prints the complaint, the file told as its line alone.
+    """Spoils a good configuration, and prints the complaint.
 
     ``replace OLD NEW`` in it, ``add TEXT`` behind it, or have ``only TEXT``; ``begin TEXT`` and
-    ``end TEXT``, said before, stand around that. Texts hold escapes as in Python.
+    ``end TEXT``, said before, stand around that. Texts hold escapes as in Python, HERE stands for
+    the folder of the configuration, and CERTS for one of certificates.
+
+    ``file NAME MODE TEXT`` is a file beside it, ``leaf OLD NEW`` that of a leaf with that replaced,
+    and ``mode MODE`` is the mode of the configuration;
+    ``set NAME VALUE`` is a variable of the environment, and ``told WORD ...`` are more words of the
+    command line. ``read PATH`` reads another configuration.
+
+    A complaint is printed with the line for the file, and behind its exit code where that is not
+    78. A secret in a configuration is "hush", and never in a complaint.
     """
 
-    def __init__(self, write, capsys):
-        self.write, self.capsys = write, capsys
+    def __init__(self, daemon, write, certificates, capsys, monkeypatch):
+        self.verb, self.good = DAEMONS[daemon]
+        self.write, self.capsys, self.monkeypatch = write, capsys, monkeypatch
+        self.here, self.certificates = write("").parent, certificates
         self.before = self.after = ""
+        self.words, self.mode = [], 0o600
 
     def do(self, command, *words):
-        old, new = ("", *(word.encode().decode("unicode_escape") for word in words))[-2:]
-        match command:
-            case "begin":
-                self.before = f"{new}\n"
-            case "end":
-                self.after = f"{new}\n"
-            case "replace":
-                assert old in GOOD
-                yield from self._complaint(GOOD.replace(old, new, 1))
-            case "add":
-                yield from self._complaint(f"{GOOD}{new}\n")
-            case "only":
-                yield from self._complaint(f"{new}\n")
+        words = [self._text(word) for word in words]
+        match command, words:
+            case "begin", [text]:
+                self.before = f"{text}\n"
+            case "end", [text]:
+                self.after = f"{text}\n"
+            case "file", [name, mode, text]:
+                (self.here / name).write_text(text)
+                (self.here / name).chmod(int(mode, 8))
+            case "leaf", [old, new]:
+                assert old in LEAF
+                (self.here / "leaf.toml").write_text(LEAF.replace(old, new, 1))
+            case "mode", [mode]:
+                self.mode = int(mode, 8)
+            case "set", [name, value]:
+                self.monkeypatch.setenv(name, value)
+            case "told", _:
+                self.words = words
+            case "replace", [old, new]:
+                assert old in self.good
+                yield self._outcome(self.good.replace(old, new, 1))
+            case "add", [text]:
+                yield self._outcome(f"{self.good}{text}\n")
+            case "only", [text]:
+                yield self._outcome(f"{text}\n")
+            case "read", [path]:
+                yield self._said(path)
 
-    def _complaint(self, text):
+    def _text(self, word):
+        text = word.encode().decode("unicode_escape")
+        return text.replace("HERE", str(self.here)).replace("CERTS", str(self.certificates))
+
+    def _outcome(self, text):
         path = self.write(self.before + text + self.after)
-        code, line = complaint(["check-config", "-c", str(path)], self.capsys)
-        assert code == 78
-        yield re.sub(rf"^federator: {re.escape(str(path))}:(\d+): ", r"line \1: ", line).replace(
-            f"federator: {path}: ", ""
-        )
+        path.chmod(self.mode)
+        return self._said(str(path)).replace("HERE/federator.toml", "file")
+
+    def _said(self, path):
+        begun = time.monotonic()
+        with pytest.raises(SystemExit) as ended:
+            main([*self.verb.split(), "-c", path, *self.words])
+        assert time.monotonic() - begun < SECONDS_MAX
+        printed = self.capsys.readouterr()
+        if ended.value.code == 0:
+            assert printed.err == ""
+            return "it can be used"
+        assert (printed.out, printed.err.count("\n"), printed.err[-1]) == ("", 1, "\n")
+        assert printed.err.strip("\n").isprintable()
+        assert "hush" not in printed.err
+        line = printed.err.strip().removeprefix("federator: ")
+        line = line.replace(str(self.here), "HERE").replace(str(self.certificates), "CERTS")
+        line = re.sub(r"^HERE/federator\.toml:(\d+): ", r"line \1: ", line)
+        line = line.removeprefix("HERE/federator.toml: ")
+        return line if ended.value.code == 78 else f"{ended.value.code}, {line}"
 
 
-@scenes(Path(__file__).with_name("bad_configurations.txt"))
-def test_a_mistake_is_one_line_with_file_line_what_and_how(path, number, write, capsys):
-    play(path, number, Stage(write, capsys))
+@scenes(*(HERE / f"{name}.txt" for name in DAEMONS))
+def test_a_mistake_is_one_line_with_file_line_what_and_how(
+    path, number, write, certificates, capsys, monkeypatch
+):
+    play(path, number, Stage(path.stem, write, certificates, capsys, monkeypatch))
 
 
-def test_a_huge_number_is_not_repeated(write, capsys):
-    path = write(GOOD.replace("id = 1", f"id = {'9' * 5000}"))
+@pytest.mark.parametrize(
+    ("verb", "text", "wanted"),
+    [
+        ("check-config", GOOD.replace("id = 1", f"id = {'9' * 5_000}"), "shorten the value"),
+        ("steer", f"{FOLLOWED}[keep]\nhub = 1\ncollects = ['{'x' * 9_000}']\n", "is too long: at"),
+    ],
+)
+def test_a_huge_value_is_not_repeated(verb, text, wanted, write, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "-c", str(write(text))])
 
-    code, line = complaint(["check-config", "-c", str(path)], capsys)
-
-    assert code == 78
-    assert "shorten the value" in line
-
-
-def test_a_missing_file_is_66(tmp_path, capsys):
-    code, line = complaint(["check-config", "-c", str(tmp_path / "none.toml")], capsys)
-
-    assert code == 66
-    assert (
-        line
-        == f"federator: {tmp_path}/none.toml: no such file: name the configuration with -c FILE"
-    )
+    line = capsys.readouterr().err
+    assert ended.value.code == 78
+    assert wanted in line
+    assert len(line) < 1_000
 
 
-def test_a_name_with_a_line_break_is_still_one_line(write, capsys):
-    secret = "password_file = 'a\\u000ab\\u0000'".replace("'", '"')
-    path = write(GOOD.replace("id = 1", f'id = 1\nusername = "u"\n{secret}'))
-
-    in_file, line = complaint(["check-config", "-c", str(path)], capsys)
-    in_name, other = complaint(["check-config", "-c", "no\nsuch\x1b[31m"], capsys)
-
-    assert (in_file, in_name) == (78, 66)
-    assert line.startswith(f"federator: {path}:5: {path.parent}/a?b?: ")
-    assert other.startswith("federator: no?such?[31m: no such file: ")
-
-
-def test_a_folder_in_place_of_a_file_is_66(tmp_path, capsys):
-    code, line = complaint(["check-config", "-c", str(tmp_path)], capsys)
-
-    assert code == 66
-    assert "is a directory: name a readable TOML file" in line
-
-
-def test_bytes_that_are_not_utf8_are_78_with_their_line(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (b"a = 1\nb = '\xff'\n", ":2: not UTF-8: write the file as UTF-8"),
+        (b"x = " + b"[" * 100_000, ": nested too deeply: no key here needs nesting"),
+    ],
+)
+def test_what_is_no_toml_at_all_is_said_so(content, wanted, tmp_path, capsys):
     path = tmp_path / "f.toml"
-    path.write_bytes(b"a = 1\nb = '\xff'\n")
+    path.write_bytes(content)
 
-    code, line = complaint(["check-config", "-c", str(path)], capsys)
+    with pytest.raises(SystemExit) as ended:
+        main(["check-config", "-c", str(path)])
 
-    assert code == 78
-    assert line.startswith(f"federator: {path}:2: not UTF-8: ")
-
-
-def test_a_file_of_nothing_but_depth_is_78(write, capsys):
-    path = write("x = " + "[" * 100_000)
-
-    code, line = complaint(["check-config", "-c", str(path)], capsys)
-
-    assert code == 78
-    assert "nested too deeply" in line
-
-
-def test_an_endless_file_is_refused_unread(capsys):
-    code, line = complaint(["check-config", "-c", "/dev/zero"], capsys)
-
-    assert code == 78
-    assert "larger than" in line
+    assert ended.value.code == 78
+    assert capsys.readouterr().err == f"federator: {path}{wanted}\n"
 
 
 def test_a_file_this_user_may_not_read_is_77(write):
@@ -153,163 +182,3 @@ def test_a_file_this_user_may_not_read_is_77(write):
     assert ended.stderr == (
         f"federator: {path}: not readable by this user: change its owner or mode\n"
     )
-
-
-def test_an_empty_password_file_is_78(write, tmp_path, capsys):
-    secret = tmp_path / "secret"
-    secret.write_text("\nhush\n")
-    secret.chmod(0o600)
-    path = write(GOOD.replace("id = 1", f'id = 1\nusername = "u"\npassword_file = "{secret}"'))
-
-    code, line = complaint(["check-config", "-c", str(path)], capsys)
-
-    assert code == 78
-    assert line.startswith(f"federator: {path}:5: {secret}: its first line is empty: ")
-
-
-@pytest.mark.parametrize("mode", [0o604, 0o602, 0o644])
-def test_a_password_file_open_to_others_is_77(mode, write, tmp_path, capsys):
-    secret = tmp_path / "secret"
-    secret.write_text("hush\n")
-    secret.chmod(mode)
-    path = write(GOOD.replace("id = 1", f'id = 1\nusername = "u"\npassword_file = "{secret}"'))
-
-    code, line = complaint(["check-config", "-c", str(path)], capsys)
-
-    assert code == 77
-    assert line == f"federator: {path}:5: {secret} is open to others: chmod o= {secret}"
-
-
-@pytest.mark.parametrize(
-    ("content", "mode", "code", "told"),
-    [
-        ("hush\n", 0o644, 77, "is open to others: chmod o="),
-        ("\nhush\n", 0o600, 78, "its first line is empty: write the password there"),
-    ],
-)
-def test_a_password_for_a_proxy_is_kept_as_others_are(content, mode, code, told, write, capsys):
-    path = write(GOOD)
-    secret = path.parent / "proxy-password"
-    secret.write_text(content)
-    secret.chmod(mode)
-    lines = 'proxy = "http://p:1"\nproxy_username = "me"\nproxy_password_file = "proxy-password"'
-    path.write_text(GOOD.replace("[[neighbours]]", f"[links]\n{lines}\n[[neighbours]]", 1))
-
-    got, line = complaint(["check-config", "-c", str(path)], capsys)
-
-    assert got == code
-    assert told in line
-    assert "hush" not in line
-
-
-def test_a_configuration_with_a_password_open_to_others_is_77(write, capsys):
-    path = write(GOOD.replace("id = 1", 'id = 1\nusername = "u"\npassword = "hush"'))
-    path.chmod(path.stat().st_mode | stat.S_IROTH)
-
-    code, line = complaint(["check-config", "-c", str(path)], capsys)
-
-    assert code == 77
-    assert line.startswith(f"federator: {path}:5: {path} holds a password and is open to others")
-    assert "hush" not in line
-
-
-def test_a_password_of_the_wrong_type_is_not_shown(write, capsys):
-    path = write(GOOD.replace("id = 1", 'id = 1\nusername = "u"\npassword = 12345'))
-
-    code, line = complaint(["check-config", "-c", str(path)], capsys)
-
-    assert code == 78
-    assert "12345" not in line
-
-
-def test_credentials_in_a_url_are_not_shown(write, capsys):
-    path = write(GOOD.replace("mqtt://127", "mqtt://me:hush@127", 1))
-
-    code, line = complaint(["check-config", "-c", str(path)], capsys)
-
-    assert code == 78
-    assert "hush" not in line
-
-
-TLS = 'url = "mqtts://127.0.0.1"\n'
-
-
-@pytest.mark.parametrize(
-    ("files", "wanted_code", "wanted_line", "wanted_text"),
-    [
-        ("ca_file = '{0}/expired.pem'", 78, 5, "expired.pem expired on 2021-01-01: renew it"),
-        ("cert_file = '{0}/expired.pem'\nkey_file = '{0}/expired.key'", 78, 5, "expired on 2021-"),
-        ("cert_file = '{0}/good.pem'\nkey_file = '{0}/other.key'", 78, 6, "is not the key of"),
-        ("cert_file = '{0}/good.pem'\nkey_file = '{0}/good.pem'", 77, 6, "open to others"),
-        ("cert_file = '{0}/good.key'\nkey_file = '{0}/good.key'", 78, 5, "no PEM certificate"),
-        ("cert_file = '{0}/good.pem'\nkey_file = '{0}/locked.key'", 78, 6, "unencrypted PEM key"),
-        ("ca_file = '/dev/zero'", 78, 5, "is not a file"),
-    ],
-)
-def test_certificates_that_cannot_serve_are_refused(
-    files, wanted_code, wanted_line, wanted_text, write, certificates: Path, capsys
-):
-    tls = TLS + files.format(certificates)
-    path = write(GOOD.replace('url = "mqtt://127.0.0.1:1883"', tls, 1))
-
-    code, line = complaint(["check-config", "-c", str(path)], capsys)
-
-    assert (code, wanted_text in line) == (wanted_code, True), line
-    assert line.startswith(f"federator: {path}:{wanted_line}: ")
-
-
-def test_certificates_for_all_links_are_checked_too(write, certificates: Path, capsys):
-    path = write(GOOD + f"[links]\nca_file = '{certificates}/expired.pem'\n")
-
-    code, line = complaint(["check-config", "-c", str(path)], capsys)
-
-    assert code == 78
-    assert line.startswith(f"federator: {path}:8: {certificates}/expired.pem expired on ")
-
-
-def test_certificates_that_serve_are_accepted(write, certificates: Path, capsys):
-    names = {"ca_file": "other.pem", "cert_file": "good.pem", "key_file": "good.key"}
-    tls = TLS + "\n".join(f"{key} = '{certificates / name}'" for key, name in names.items())
-    text = GOOD.replace('url = "mqtt://127.0.0.1:1883"', tls, 1)
-    path = write(f'security = "open"\n{text}')
-
-    with pytest.raises(SystemExit) as ended:
-        main(["check-config", "-c", str(path)])
-
-    assert ended.value.code == 0, capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "wanted"),
-    [
-        ("FEDERATOR_BROKER__ID", "seven", "broker.id = 'seven': it should be a whole number"),
-        ("FEDERATOR_BROKER__IDD", "7", "unknown key 'broker.idd': did you mean id"),
-        (
-            "FEDERATOR_BROKER_ID",
-            "7",
-            "one underscore between section and key: write FEDERATOR_BROKER__ID",
-        ),
-        ("FEDERATOR_NEIGHBOURS", "mqtt://b", "neighbours = 'mqtt://b': it should be a list"),
-    ],
-)
-def test_a_mistake_in_the_environment_names_the_variable(
-    variable, value, wanted, write, monkeypatch, capsys
-):
-    path = write(GOOD)
-    monkeypatch.setenv(variable, value)
-
-    code, line = complaint(["check-config", "-c", str(path)], capsys)
-
-    assert code == 78
-    assert line == f"federator: ${variable}: {wanted}"
-
-
-def test_a_state_folder_that_cannot_be_had_is_named(write, tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    path = write(f'security = "open"\nstate_dir = "{tmp_path}/file/state"\n{GOOD}')
-
-    code, line = complaint(["check-config", "-c", str(path)], capsys)
-
-    assert code == 73
-    wanted = "Not a directory: name a folder this user may write"
-    assert line == f"federator: state_dir: {tmp_path}/file/state: {wanted}"

@@ -5,7 +5,8 @@ import tomllib
 
 import pytest
 
-from federator.config.complaints import Location, line_of
+from federator.config.complaints import line_of
+from federator.config.section import Location
 
 TEXT = '''\
 # a comment with [brackets] = and "quotes

@@ -20,19 +20,19 @@ def test_the_only_place_there_is_can_be_had():
 
 def test_one_address_leaves_half_of_the_questions_to_others():
     crowd = Crowd(4)
-    greedy = [crowd.may_ask("greedy", 1_000) for _ in range(100)]
-    others = [crowd.may_ask("other", 1_000) for _ in range(100)]
+    greedy = [crowd.may_ask("agents", "greedy", 1_000) for _ in range(100)]
+    others = [crowd.may_ask("agents", "other", 1_000) for _ in range(100)]
 
     assert sum(greedy) == sum(others) == QUESTIONS_PER_S // 2
-    assert not crowd.may_ask("third", 1_000)
-    assert crowd.may_look("third", 1_000)
+    assert not crowd.may_ask("agents", "third", 1_000)
+    assert crowd.may_ask("us", "third", 1_000)
     assert crowd.asked == QUESTIONS_PER_S + 1
     assert crowd.refused == 200 - QUESTIONS_PER_S + 1
 
 
 def test_many_addresses_share_one_bound_and_are_not_all_remembered():
     crowd = Crowd(4)
-    taken = sum(crowd.may_look(f"address {n}", 1_000) for n in range(2 * ADDRESSES_MAX))
+    taken = sum(crowd.may_ask("us", f"address {n}", 1_000) for n in range(2 * ADDRESSES_MAX))
 
     assert taken == LOOKS_PER_S
-    assert len(crowd._budgets["looks"]._of_one) == ADDRESSES_MAX
+    assert len(crowd._budgets["us"]._of_one) == ADDRESSES_MAX

@@ -1,142 +1,123 @@
-"""What a console makes of answers, of silence and of connections that break."""
+"""What a console makes of answers, silence and broken connections, and what it lists as events."""
+
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.console.picture import (
-    BROKERS_MAX,
-    DOUBTED_MS,
-    SILENT_AFTER_MS,
-    Picture,
-    rates_between,
-    read_live,
-)
+from federator.console.events import EVENTS_MAX, FILTER_SHOWN, ROUTINE_MAX, EventList
+from federator.console.picture import BROKERS_MAX, SILENT_AFTER_MS, Picture, read_live
 from federator.errors import DecodeError
 from federator.protocol.messages.guide import Guide, GuideBroker, Takeover
 from federator.protocol.telemetry.agent_status import LinkStatus, LivePage
+from federator.protocol.telemetry.records import Events
+from tests.transcripts import play, scenes
 
 
-def page(*links, **more):
-    told = tuple(LinkStatus(neighbour=n, state="up" if up else "down") for n, up in links)
-    return LivePage(ready=True, ready_reason="ready", epoch=1, links=told, **more)
-
-
-def pair(now_ms=0):
-    """Two brokers that are linked and answer."""
-    picture = Picture()
-    for broker, other in ((1, 2), (2, 1)):
-        picture.on_connected(broker, f"mqtt://{broker}", now_ms=now_ms)
-        picture.on_live(broker, page((other, True)), at_us=1, now_ms=now_ms)
-    picture.look(1, now_ms=now_ms)
-    return picture
-
-
-def link(picture):
-    (found,) = picture.since(0, 0)["links"]
-    return found
-
-
-def test_what_agents_answer_is_shown():
-    picture = pair()
-
-    assert (picture.state(1), picture.state(2)) == ("ready", "ready")
-    assert (link(picture)["a"], link(picture)["b"], link(picture)["up"]) == (1, 2, True)
-
-
-def test_a_broker_that_nobody_reaches_is_down_and_so_are_its_links():
-    picture = pair()
-
-    picture.on_gone(2, now_ms=10)
-    assert picture.state(2) == "unreached"  # its neighbour still says that the link is up
-    picture.on_live(1, page((2, False)), at_us=2, now_ms=20)
-
-    assert picture.state(2) == "down"
-    assert not link(picture)["up"]
-
-
-def test_what_we_alone_do_not_reach_is_not_down():
-    picture = pair()
-    picture.on_gone(2, now_ms=10)
-    picture.on_live(1, page((2, True)), at_us=2, now_ms=20)
-
-    assert picture.state(2) == "unreached"
-    assert link(picture)["up"]
-
-
-def test_an_agent_that_does_not_answer_is_silent_and_its_word_no_longer_counts():
-    picture = pair()
-    later = SILENT_AFTER_MS
-    assert picture.overdue(now_ms=later) == [1, 2]
-    picture.on_live(1, page((2, True)), at_us=2, now_ms=later)
-
-    assert (picture.state(1), picture.state(2)) == ("ready", "silent")
-    assert picture.overdue(now_ms=later) == []
-
-
-def test_an_agent_whose_broker_says_that_it_vanished_has_to_answer_soon():
-    picture = pair()
-
-    picture.on_doubt(2, now_ms=100)
-    assert picture.overdue(now_ms=100 + DOUBTED_MS - 1) == []
-    assert picture.overdue(now_ms=100 + DOUBTED_MS) == [2]
-    picture.on_live(2, page((1, True)), at_us=2, now_ms=200)
-
-    assert picture.overdue(now_ms=100 + DOUBTED_MS) == []
-
-
-def test_one_end_that_says_down_is_enough():
-    picture = pair()
-    picture.on_live(2, page((1, False)), at_us=2, now_ms=10)
-
-    assert not link(picture)["up"]
-
-
-def test_a_link_of_which_both_ends_tell_no_more_is_gone_and_readers_are_shown_everything():
-    picture = pair()
-    seen = picture.since(0, 0)
-    picture.on_live(1, page(), at_us=2, now_ms=10)
-    assert picture.since(0, 0)["links"]  # the other end may be the one that is right
-    picture.on_live(2, page(), at_us=2, now_ms=10)
-
-    changes = picture.since(seen["version"], seen["generation"])
-    assert changes["whole"]
-    assert changes["links"] == []
-    assert len(changes["brokers"]) == 2
-
-
-def test_only_what_changed_is_told_to_who_has_seen_the_rest():
-    picture = pair()
-    seen = picture.since(0, 0)
-    picture.on_live(1, page((2, True), clients=7), at_us=2, now_ms=10)
-
-    changes = picture.since(seen["version"], seen["generation"])
-    assert [(each["id"], each["clients"]) for each in changes["brokers"]] == [(1, 7)]
-    assert changes["links"] == []
-
-
-def test_rates_are_of_the_time_between_two_answers_of_one_life():
-    picture = pair()
-    picture.on_live(1, page((2, True), published=10), at_us=1_000_001, now_ms=10)
-    picture.on_live(1, page((2, True), published=30), at_us=3_000_001, now_ms=20)
-
-    (first, _) = picture.since(0, 0)["brokers"]
-    assert first["published"] == 10
-
-
-def test_guides_tell_of_brokers_and_takeovers_and_old_ones_are_passed_by():
-    picture = Picture()
-    brokers = (GuideBroker(1), GuideBroker(2, state="gone", substitutes=(1,)))
-    guide = Guide(
-        1, "fed", 1, 1, epoch=5, number=2, brokers=brokers, takeovers=(Takeover(2, 1, 5, 2),)
+def page(*links, epoch=1, ready=True, ready_reason="why", **more):
+    listed = tuple(
+        LinkStatus(neighbour=n, state="up" if up else "down", rtt_ms=3) for n, up in links
     )
-    picture.on_guide(guide, now_ms=0)
-    picture.on_guide(Guide(1, "fed", 2, 2, epoch=4, number=9), now_ms=0)
-    picture.on_guide(Guide(1, "fed", 2, 2, epoch=0, number=0), now_ms=0)  # a Will
+    return LivePage(ready=bool(ready), ready_reason=ready_reason, epoch=epoch, links=listed, **more)
 
-    told = picture.since(0, 0)
-    assert told["takeovers"] == [{"broker": 2, "substitute": 1}]
-    assert {each["id"]: each["state"] for each in told["brokers"]} == {1: "unreached", 2: "down"}
+
+def record(kind, **more):
+    fields = {"federation": "f", "broker": 1, "epoch": 1, "spool": "a" * 16, "batch": 1, "row": 0}
+    return Events(**fields, at_us=5_000_000, kind=kind, **more)
+
+
+class Stage:
+    """A picture, and its list of events.
+
+    ``connect BROKER``, ``gone BROKER`` and ``doubt BROKER`` are of our connections and of what
+    brokers say; ``live BROKER NEIGHBOUR:up ... KEY=VALUE ...`` is an agent's answer; ``guide EPOCH
+    NUMBER BROKER:STATE ... SUBSTITUTE>BROKER ...`` is a guide; ``record KIND KEY=VALUE ...`` is of
+    the stream of broker 1; ``at MS`` is the time from now on. ``overdue`` prints brokers whose
+    state is outdated, and updates them. ``show KEY ...`` prints all records, with these of their
+    values; ``changed KEY ...`` those that changed since. ``events`` prints new events.
+    """
+
+    def __init__(self):
+        self.picture, self.events = Picture(), EventList()
+        self.now_ms = self.number = 0
+        self.seen = 0, 0
+
+    def do(self, command, *words):
+        yield from self._do(command, *words) or ()
+        for before, record in self.picture.changes():
+            self.events.look(before, record, at_ms=self.now_ms)
+
+    def _do(self, command, *words):
+        picture, now = self.picture, {"now_ms": self.now_ms}
+        match command, words:
+            case "connect", [broker]:
+                picture.on_connected(int(broker), f"mqtt://{broker}", **now)
+            case "gone", [broker]:
+                picture.on_gone(int(broker), **now)
+            case "doubt", [broker]:
+                picture.on_doubt(int(broker), **now)
+            case "live", [broker, *more]:
+                links = [word.split(":") for word in more if ":" in word]
+                answer = page(*((int(n), state == "up") for n, state in links), **_named(more))
+                picture.on_live(int(broker), answer, at_us=1_000 * self.now_ms, **now)
+            case "guide", [epoch, number, *more]:
+                listed = (word.split(":") for word in more if ":" in word)
+                brokers = tuple(GuideBroker(int(id), state=state) for id, state in listed)
+                pairs = (word.split(">") for word in more if ">" in word)
+                taken = tuple(Takeover(int(b), int(a), 5, 2) for a, b in pairs)
+                guide = {"epoch": int(epoch), "number": int(number)}
+                picture.on_guide(
+                    Guide(1, "fed", 1, 1, **guide, brokers=brokers, takeovers=taken), **now
+                )
+            case "record", [kind, *more]:
+                self.events.on_record(record(kind, **_named(more)), 1)
+            case "at", [now_ms]:
+                self.now_ms = int(now_ms)
+            case "overdue", []:
+                late = picture.overdue(**now)
+                yield f"{late}"
+                for broker in late:
+                    picture.look(broker, **now)
+            case (("show" | "changed"), keys):
+                if command == "show":
+                    self.seen = 0, 0
+                yield from self._changes(keys)
+            case "events", []:
+                for event in self.events.since(self.number):
+                    yield f"{event['weight']}: {event['text'].format(*event['brokers'])}"
+                self.number = self.events.number
+            case "counts", []:
+                yield f"{picture.counts()}, {picture.age_ms(self.now_ms)} ms old"
+
+    def _changes(self, keys):
+        changes = self.picture.since(*self.seen)
+        self.seen = changes["version"], changes["generation"]
+        if changes["whole"]:
+            yield "all"
+        for broker in changes["brokers"]:
+            why = f" ({broker['why']})" if broker["why"] else ""
+            yield " ".join([f"{broker['id']} {broker['state']}{why}", *_values(broker, keys)])
+        for link in changes["links"]:
+            up = "up" if link["up"] else f"down ({link['why']})"
+            yield " ".join([f"{link['a']}-{link['b']} {up}", *_values(link, keys)])
+        for takeover in changes["takeovers"]:
+            yield f"{takeover['substitute']} for {takeover['broker']}"
+
+
+def _named(words):
+    """The values of ``KEY=VALUE``."""
+    pairs = (word.split("=") for word in words if "=" in word)
+    return {key: int(value) if value.isdecimal() else value for key, value in pairs}
+
+
+def _values(record, keys):
+    return [f"{key}={record[key]}" for key in keys if key in record]
+
+
+@scenes(Path(__file__).with_name("picture.txt"))
+def test_a_picture_and_its_events(path, number):
+    play(path, number, Stage())
 
 
 def test_who_invents_brokers_does_not_fill_us():
@@ -167,34 +148,35 @@ def test_whom_we_reach_has_room_before_those_that_a_liar_made_up():
     assert {end for each in changes["links"] for end in (each["a"], each["b"])} <= shown
 
 
-def test_a_link_that_is_down_has_no_round_trip():
-    picture = pair()
-    told = LinkStatus(neighbour=2, state="down", rtt_ms=3)
-    down = LivePage(ready=True, ready_reason="", epoch=1, links=(told,))
-    picture.on_live(1, down, at_us=2, now_ms=1)
+def test_however_much_routine_there_is_a_death_stays():
+    events = EventList()
+    events.look(None, {"id": 3, "state": "down", "why": ""}, at_ms=1)
+    for _ in range(2 * ROUTINE_MAX):
+        events.on_record(record("mesh_joined", filter="a"), 1)
 
-    assert link(picture)["delay_ms"] is None
-
-
-def test_rates_between_two_answers_are_those_of_one_life():
-    early, late = page(published=5, delivered=10), page(published=25, delivered=50)
-    other_life = LivePage(ready=True, ready_reason="", epoch=2, published=99)
-
-    assert rates_between((early, 0), (late, 2_000_000)) == (10, 20)
-    assert rates_between((early, 0), (early, 0)) == (None, None)
-    assert rates_between((early, 0), (other_life, 2_000_000)) == (None, None)
-    assert rates_between((late, 0), (early, 2_000_000)) == (0, 0)
+    found = events.since(0)
+    assert found[0]["weight"] == "death"
+    assert len(found) == ROUTINE_MAX + 1
 
 
-def test_it_counts_what_is_down_and_knows_how_old_it_is():
-    picture = pair()
-    assert picture.age_ms(700) == 700
-    picture.on_gone(2, now_ms=10)
-    picture.on_live(1, page((2, False)), at_us=2, now_ms=20)
+def test_the_list_of_events_is_bounded_and_a_reader_gets_what_is_new():
+    events = EventList()
+    for number in range(EVENTS_MAX + 10):
+        events.add("bad", "{} is not ready", [3], at_ms=number)
 
-    assert picture.counts() == {"brokers": 2, "brokers_down": 1, "links": 1, "links_down": 1}
-    assert picture.age_ms(720) == 700
-    assert Picture().age_ms(5) is None
+    assert len(events.since(0)) == EVENTS_MAX
+    assert events.since(events.number) == []
+    assert len(events.since(events.number - 3)) == 3
+
+
+def test_an_event_about_a_filter_names_as_much_of_it_as_is_shown():
+    events = EventList()
+    events.on_record(record("mesh_joined", filter="a" * 70_000), 1)
+    events.add("plain", "{} serves no more", [1], at_ms=1)
+
+    (about, other) = events.since(0)
+    assert about["filter"] == "a" * FILTER_SHOWN
+    assert "filter" not in other
 
 
 WHOLE = {"ready": True, "ready_reason": "ready", "epoch": 1}
@@ -202,15 +184,16 @@ FULL = {"neighbour": 1, "state": "up", "load": 1e300}
 
 
 @pytest.mark.parametrize(
-    "more", [{"published": 10**400}, {"clients": -1}, {"epoch": 2**60}, {"links": [FULL]}]
-)
-def test_what_no_agent_can_count_is_malformed(more):
-    with pytest.raises(DecodeError, match="page live"):
-        read_live(WHOLE | more)
-
-
-@pytest.mark.parametrize(
-    "body", [{}, {"ready": 1}, {"ready": True, "ready_reason": "x" * 2_000, "epoch": 1}]
+    "body",
+    [
+        {},
+        {"ready": 1},
+        WHOLE | {"ready_reason": "x" * 2_000},
+        WHOLE | {"published": 10**400},
+        WHOLE | {"clients": -1},
+        WHOLE | {"epoch": 2**60},
+        WHOLE | {"links": [FULL]},
+    ],
 )
 def test_what_is_no_page_is_malformed(body):
     with pytest.raises(DecodeError, match="page live"):

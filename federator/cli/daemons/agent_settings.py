@@ -8,7 +8,7 @@ from federator.config.settings import Settings
 
 
 def settings_of(config: Path | None) -> tuple[Settings, Settings | None]:
-    """All that an agent is told, with what it needs to start; and what ``former`` names."""
+    """The settings of an agent, complete enough to start, and those that ``former`` names."""
     settings = settings_from(config)
     settings.require(named(config))
     return settings, None if settings.former is None else load_former(settings)

@@ -1,6 +1,5 @@
 """``federator collect``: land the metrics streams of a federation, until SIGTERM or SIGINT."""
 
-import json
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -10,31 +9,21 @@ from typing import Any
 import click
 
 from federator.cli.agent_pages import get
-from federator.cli.daemons.all_brokers import (
-    broker_option,
-    check_option,
-    file_or_usual,
-    only_option,
+from federator.cli.daemons.frame import (
+    begins_at,
+    check_or_serve,
+    following_options,
     require_broker,
-    usable,
 )
 from federator.cli.observe.status import shown, table
-from federator.cli.options import PLACE, columns, config_file
+from federator.cli.options import PLACE, columns, print_result
 from federator.collector import app
 from federator.config.reading import load_collector
-from federator.config.reload import reloaded
-from federator.runtime.process import logs
-from federator.runtime.process.reloading import Source
-
-DEFAULT_CONFIG = Path("/etc/federator/collector.toml")
 
 
 @click.command(name="collect")
 @click.option("--to", "landing", type=PLACE, help="Folder to land files in.")
-@broker_option
-@config_file(f"$FEDERATOR_COLLECTOR_CONFIG or {DEFAULT_CONFIG}, if it exists")
-@only_option
-@check_option
+@following_options("collector.toml", "FEDERATOR_COLLECTOR_CONFIG")
 @click.option(
     "--status",
     "status_of",
@@ -59,19 +48,14 @@ def command(
     """
     if status_of is not None:
         status = get(status_of.rstrip("/"), "/status")
-        click.echo(json.dumps(status, indent=2) if as_json else "\n".join(as_text(status)))
+        print_result(status, as_text(status), as_json=as_json)
         return 0 if status.get("ready") else 1
-    config = file_or_usual(config, "FEDERATOR_COLLECTOR_CONFIG", DEFAULT_CONFIG)
     if config is None and landing is None and "FEDERATOR_LANDING" not in os.environ:
         raise click.UsageError("--to FOLDER is missing, and there is no configuration")
     require_broker(config, brokers)
     read = partial(load_collector, config, os.environ, landing=landing, brokers=brokers, only=only)
-    settings = read()
-    if check:
-        click.echo(f"to {settings.landing} {usable(settings)}")
-        return 0
-    logs.configure(settings.log)
-    app.serve(settings, Source(read, reloaded, logs.set_level))
+    about = lambda settings: f"to {settings.landing} {begins_at(settings)}"  # noqa: E731
+    check_or_serve(read, app.serve, check=check, about=about)
     return 0
 
 

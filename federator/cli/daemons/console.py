@@ -6,29 +6,13 @@ from pathlib import Path
 
 import click
 
-from federator.cli.daemons.all_brokers import (
-    broker_option,
-    check_option,
-    file_or_usual,
-    only_option,
-    require_broker,
-    usable,
-)
-from federator.cli.options import config_file
+from federator.cli.daemons.frame import begins_at, check_or_serve, following_options, require_broker
 from federator.command_line import imported, wheel
 from federator.config.reading import load_console
-from federator.config.reload import reloaded
-from federator.runtime.process import logs
-from federator.runtime.process.reloading import Source
-
-DEFAULT_CONFIG = Path("/etc/federator/console.toml")
 
 
 @click.command(name="console")
-@broker_option
-@config_file(f"$FEDERATOR_CONSOLE_CONFIG or {DEFAULT_CONFIG}, if it exists")
-@only_option
-@check_option
+@following_options("console.toml", "FEDERATOR_CONSOLE_CONFIG")
 @click.option(
     "--add-operator",
     metavar="NAME",
@@ -50,16 +34,10 @@ def command(
     if add_operator is not None:
         click.echo(new_operator(add_operator))
         return
-    config = file_or_usual(config, "FEDERATOR_CONSOLE_CONFIG", DEFAULT_CONFIG)
     require_broker(config, brokers)
     app = imported("federator.console.app", wheel("console"))
     read = partial(load_console, config, os.environ, brokers=brokers, only=only)
-    settings = read()
-    if check:
-        click.echo(usable(settings))
-        return
-    logs.configure(settings.log)
-    app.serve(settings, Source(read, reloaded, logs.set_level))
+    check_or_serve(read, app.serve, check=check, about=begins_at)
 
 
 def new_operator(name: str) -> str:

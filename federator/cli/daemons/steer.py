@@ -6,28 +6,14 @@ from pathlib import Path
 
 import click
 
-from federator.cli.daemons.all_brokers import (
-    broker_option,
-    check_option,
-    file_or_usual,
-    only_option,
-    require_broker,
-    usable,
-)
-from federator.cli.options import FILE, config_file
+from federator.cli.daemons.frame import begins_at, check_or_serve, following_options, require_broker
+from federator.cli.options import FILE
 from federator.command_line import imported, wheel
 from federator.config.reading import load_steerer
-from federator.config.reload import reloaded
-from federator.runtime.process import logs
-from federator.runtime.process.reloading import Source
-
-DEFAULT_CONFIG = Path("/etc/federator/steer.toml")
 
 
 @click.command(name="steer")
-@broker_option
-@config_file(f"$FEDERATOR_STEERER_CONFIG or {DEFAULT_CONFIG}, if it exists")
-@only_option
+@following_options("steer.toml", "FEDERATOR_STEERER_CONFIG")
 @click.option(
     "--dry-run", "dry", is_flag=True, help="Move nothing: print what would move, and why."
 )
@@ -41,15 +27,14 @@ DEFAULT_CONFIG = Path("/etc/federator/steer.toml")
     type=FILE,
     help="Write what is measured to this file each minute, as `federator plan` reads it.",
 )
-@check_option
 def command(
     brokers: tuple[str, ...],
     config: Path | None,
     only: bool,
+    check: bool,
     dry: bool,
     once: bool,
     write_instance: Path | None,
-    check: bool,
 ) -> None:
     """Give the heavy flows trees of their own, so that no link is too full, and place cores.
 
@@ -60,20 +45,8 @@ def command(
     SIGHUP reads the configuration again: log.level changes at once, and the log names what takes a
     restart.
     """
-    config = file_or_usual(config, "FEDERATOR_STEERER_CONFIG", DEFAULT_CONFIG)
     require_broker(config, brokers)
     app = imported("federator.steerer.app", wheel("planner"))
     read = partial(load_steerer, config, os.environ, brokers=brokers, only=only)
-    settings = read()
-    if check:
-        click.echo(usable(settings))
-        return
-    logs.configure(settings.log)
-    app.serve(
-        settings,
-        Source(read, reloaded, logs.set_level),
-        dry=dry,
-        once=once,
-        instance_file=write_instance,
-        say=click.echo,
-    )
+    serve = partial(app.serve, dry=dry, once=once, instance_file=write_instance, say=click.echo)
+    check_or_serve(read, serve, check=check, about=begins_at)

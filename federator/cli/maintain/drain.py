@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from federator.cli.agent_pages import agent_url, get, url_option
-from federator.cli.options import FILE, config_option, json_option, settings_from, tell
+from federator.cli.options import FILE, config_option, json_option, print_result, settings_from
 from federator.config.security import role_keys
 from federator.config.settings import Settings
 from federator.errors import ConfigError, LinkError
@@ -47,7 +47,7 @@ def drain(
     """
     order(BrokerId(broker), draining=True, config=config, url=url, key=key)
     text = f"broker {broker} is draining; `federator controller status` shows its clients"
-    tell({"broker": broker, "state": "draining"}, text, as_json=as_json)
+    print_result({"broker": broker, "state": "draining"}, [text], as_json=as_json)
 
 
 @click.command(name="undrain")
@@ -62,7 +62,7 @@ def undrain(
     """Let the clients of BROKER come back. No client is moved: new clients may choose it again."""
     order(BrokerId(broker), draining=False, config=config, url=url, key=key)
     text = f"broker {broker} takes clients again"
-    tell({"broker": broker, "state": "up"}, text, as_json=as_json)
+    print_result({"broker": broker, "state": "up"}, [text], as_json=as_json)
 
 
 def order(

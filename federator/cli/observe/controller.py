@@ -1,6 +1,5 @@
 """``federator controller status``: the session flow table, equivalences, and substitutes."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import click
 
 from federator.cli.agent_pages import Names, agent_url, get, url_option
 from federator.cli.observe.status import table
-from federator.cli.options import answer_option, config_option
+from federator.cli.options import answer_option, config_option, print_result
 
 ROWS_SHOWN = 40
 
@@ -30,8 +29,7 @@ def status(config: Path | None, url: str | None, as_json: bool, every_row: bool)
     Any agent can be asked. Exits 1 when failover is disabled there.
     """
     page = get(agent_url(config, url), "/controller")
-    text = "\n".join(as_text(page, every_row=every_row))
-    click.echo(json.dumps(page, indent=2) if as_json else text)
+    print_result(page, as_text(page, every_row=every_row), as_json=as_json)
     return 0 if page.get("enabled") else 1
 
 

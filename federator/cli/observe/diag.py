@@ -24,9 +24,16 @@ import click
 from pydantic_core import to_jsonable_python
 
 from federator.cli.agent_pages import agent_url, get, get_text, url_option
-from federator.cli.options import FILE, config_option, json_option, option, settings_from, tell
+from federator.cli.options import (
+    FILE,
+    config_option,
+    json_option,
+    option,
+    print_result,
+    settings_from,
+)
 from federator.config.brokers import Secret
-from federator.config.section import Section
+from federator.config.section import Section, secret_files, tables_in
 from federator.config.settings import Settings
 from federator.errors import ConfigError, DecodeError, LinkError
 from federator.protocol.messages.fields import json_value
@@ -90,7 +97,7 @@ def command(
     lines += [f"  without {what}: {why}" for what, why in gathered.missing.items()]
     lines.append("Secrets are left out; names of topics, clients, brokers and hosts are not.")
     record = {"written": str(output), "files": sorted(gathered.files), "missing": gathered.missing}
-    tell(record, "\n".join(lines), as_json=as_json)
+    print_result(record, lines, as_json=as_json)
 
 
 class Gathered:
@@ -238,16 +245,6 @@ CHARACTERS_MIN: Final = 4
 """Shorter secrets would match other text everywhere."""
 
 KEY_FILE_BYTES_MAX: Final = 1_048_576
-SECRET_FILES: Final = (
-    "password_file",
-    "proxy_password_file",
-    "key_file",
-    "agent_file",
-    "operator_file",
-    "gateway_file",
-    "collector_file",
-)
-"""Keys of the configuration that name files with secrets."""
 SECRETS_IN_PAPERS: Final = ("signing", "exchange", "secret")
 """Of ``protocol.trust.key_files``."""
 
@@ -255,14 +252,10 @@ SECRETS_IN_PAPERS: Final = ("signing", "exchange", "secret")
 def secrets_of(settings: Section) -> set[str]:
     """All secrets in ``settings`` and in readable files that they name."""
     found: set[str] = set()
-    for name, value in vars(settings).items():
-        for entry in value if isinstance(value, tuple) else (value,):
-            if isinstance(entry, Secret):
-                found.add(entry.text)
-            elif isinstance(entry, Section):
-                found |= secrets_of(entry)
-            elif isinstance(entry, Path) and name in SECRET_FILES:
-                found |= set(_in_file(entry))
+    for _, table in tables_in(settings):
+        found |= {value.text for value in vars(table).values() if isinstance(value, Secret)}
+        for _, _, file in secret_files(table):
+            found |= set(_in_file(file))
     return found
 
 

@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from federator.cli.agent_pages import Names
+from federator.cli.observe.status_page import StatusPage, TreeRow
 from federator.cli.options import columns
 from federator.protocol.messages.broker_names import named
+from federator.protocol.telemetry.agent_status import LinkStatus
 
 
 @dataclass(slots=True)
@@ -36,7 +38,7 @@ class Link:
     b: int
     state: str
     cost: int | None
-    rtt_ms: float | None
+    rtt_ms: int | None
 
 
 @dataclass(slots=True)
@@ -76,30 +78,31 @@ class Topology:
             broker.name = broker.name or names.of(broker.id)
 
 
-def merge(statuses: Sequence[Mapping[str, Any]], topic_filter: str | None = None) -> Topology:
+def merge(pages: Sequence[StatusPage], topic_filter: str | None = None) -> Topology:
     """One picture from the ``/status`` of one or more agents."""
     topology = Topology(topic_filter)
-    for status in statuses:
-        own = topology.broker(status["id"])
-        own.asked, own.ready = True, bool(status.get("ready"))
-        own.url = str(status.get("broker", {}).get("url", ""))
-        own.core_of = int(status.get("own_core", {}).get("filters") or 0)
-        for entry in status.get("links", []):
-            _add_link(topology, own.id, entry)
-        for entry in status.get("cores", []):
-            core = topology.broker(entry["core"])
-            core.core_of = max(core.core_of, int(entry.get("filters") or 0))
-        if topic_filter is None:
-            towards = [(c, c.get("in_mesh")) for c in status.get("cores", [])]
-        else:
-            meshes = status.get("meshes", [])
-            towards = [(m, m.get("member")) for m in meshes if m.get("filter") == topic_filter]
-            straight = status.get("destinations", [])
-            towards += [(_as_tree(d), False) for d in straight if d.get("filter") == topic_filter]
-        for entry, is_member in towards:
-            _add_parents(topology, own.id, entry, bool(is_member))
-    for status in statuses:
-        topology.name(status.get("names"))
+    for page in pages:
+        if page.id is None:  # of a gateway, which has no broker
+            continue
+        own = topology.broker(page.id)
+        own.asked, own.ready = True, page.ready
+        own.url, own.core_of = page.broker.url, page.own_core.filters
+        for link in page.links:
+            if link.neighbour is not None:  # else never reached: only its address is known
+                _add_link(topology, own.id, link.neighbour, link)
+        for row in page.cores:
+            if row.core is not None:
+                core = topology.broker(row.core)
+                core.core_of = max(core.core_of, row.filters)
+        for row in page.cores if topic_filter is None else page.meshes:
+            if topic_filter in (None, row.filter):
+                _add_parents(topology, own.id, row)
+        for way in page.destinations:
+            if way.filter == topic_filter:
+                parents = () if way.next_hop is None else (way.next_hop,)
+                _add_parents(topology, own.id, TreeRow(core=way.to, parents=parents))
+    for page in pages:
+        topology.name(page.names)
     return topology
 
 
@@ -113,33 +116,25 @@ def add_announced(topology: Topology, page: Mapping[str, Any]) -> None:
     topology.name(page.get("names"))
 
 
-def _as_tree(way: Mapping[str, Any]) -> dict[str, Any]:
-    """A path to a destination, as an entry of its tree."""
-    next_hop = way.get("next_hop")
-    return {"core": way.get("to"), "parents": [] if next_hop is None else [next_hop]}
-
-
-def _add_link(topology: Topology, own: int, entry: Mapping[str, Any]) -> None:
-    other = entry.get("neighbour")
-    if other is None:  # never reached: only its address is known
-        return
+def _add_link(topology: Topology, own: int, other: int, reported: LinkStatus) -> None:
     topology.broker(other)
     a, b = min(own, other), max(own, other)
-    state, cost, rtt = str(entry.get("state")), entry.get("cost"), entry.get("rtt_ms")
-    link = topology.links.setdefault((a, b), Link(a, b, state, cost, rtt))
-    link.state = state if link.state == "up" else link.state
+    cost, rtt = (
+        None if value is None else int(value) for value in (reported.cost, reported.rtt_ms)
+    )
+    link = topology.links.setdefault((a, b), Link(a, b, reported.state, cost, rtt))
+    link.state = reported.state if link.state == "up" else link.state
     link.rtt_ms = rtt if link.rtt_ms is None else link.rtt_ms
 
 
-def _add_parents(topology: Topology, own: int, entry: Mapping[str, Any], is_member: bool) -> None:
-    core = entry.get("core")
-    if core is None:
+def _add_parents(topology: Topology, own: int, row: TreeRow) -> None:
+    if row.core is None:
         return
-    tree = topology.trees.setdefault(core, Tree(core))
-    if is_member or core == own:
+    tree = topology.trees.setdefault(row.core, Tree(row.core))
+    if row.member or row.in_mesh or row.core == own:
         tree.members.append(own)
-    pairs = [(own, parent) for parent in entry.get("parents", [])]
-    pairs += [(child, own) for child in entry.get("children", [])]
+    pairs: list[tuple[int, int]] = [(own, parent) for parent in row.parents]
+    pairs += [(child, own) for child in row.children]
     for child, parent in pairs:
         topology.broker(child)
         topology.broker(parent)

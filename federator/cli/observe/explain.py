@@ -1,6 +1,5 @@
 """``federator explain TOPIC``: which filters match, the route, and why there is none."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import click
 
 from federator.cli.agent_pages import Names, agent_url, get, url_option
 from federator.cli.observe.status import shown
-from federator.cli.options import answer_option, config_option
+from federator.cli.options import answer_option, config_option, print_result
 
 
 @click.command(name="explain")
@@ -20,7 +19,7 @@ from federator.cli.options import answer_option, config_option
 def command(topic: str, config: Path | None, url: str | None, as_json: bool) -> None:
     """Say where a publication on TOPIC goes from this broker, and why."""
     answer = get(agent_url(config, url), "/explain", topic=topic)
-    click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(as_text(answer)))
+    print_result(answer, as_text(answer), as_json=as_json)
 
 
 def as_text(answer: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """Loads of links and flows of clients from an agent's status, for people."""
 
-from collections.abc import Mapping
-from typing import Any
+from federator.cli.observe.status_page import Flow
+from federator.protocol.telemetry.agent_status import LinkStatus
 
 NAME_CHARS_MAX = 48
 
@@ -15,22 +15,15 @@ def bits(value: float) -> str:
     return f"{value:.3g} Gbit/s"
 
 
-def load_of(link: Mapping[str, Any]) -> float | None:
-    """The load of a link as a share of its capacity, if the capacity is known."""
-    load = link.get("load")
-    return float(load) if isinstance(load, int | float) else None
-
-
-def load_shown(link: Mapping[str, Any]) -> str | None:
+def load_shown(link: LinkStatus) -> str | None:
     """The load of a link: ``31 % of 2 Mbit/s``, its rate alone, or nothing."""
-    load, rate, capacity = load_of(link), link.get("rate"), link.get("capacity")
-    if load is not None and capacity is not None:
-        return f"{100 * load:.0f} % of {bits(capacity)}"
-    return None if rate is None else bits(rate)
+    if link.load is not None and link.capacity is not None:
+        return f"{100 * link.load:.0f} % of {bits(link.capacity)}"
+    return None if link.rate is None else bits(link.rate)
 
 
-def filters_shown(flow: Mapping[str, Any]) -> str:
+def filters_shown(flow: Flow) -> str:
     """The filters of a flow, cut if they are long, and safe for a terminal."""
-    text = " ".join(map(str, flow.get("filters", ())))
+    text = " ".join(flow.filters)
     text = text if text.isprintable() else repr(text)
     return text if len(text) <= NAME_CHARS_MAX else f"{text[: NAME_CHARS_MAX - 1]}…"

@@ -6,11 +6,11 @@ that do not fit are counted below the table.
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -19,10 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 from federator.cli.agent_pages import Names, agent_url, agents_of_grid, get
-from federator.cli.observe.loads import bits, filters_shown, load_of, load_shown
+from federator.cli.observe.loads import bits, filters_shown, load_shown
 from federator.cli.observe.top_samples import Snapshot, Watched
 from federator.cli.options import PLACE, config_option
 from federator.errors import LinkError
+from federator.protocol.telemetry.agent_status import LinkStatus
 
 AT_ONCE_MAX: Final = 16
 CURVE: Final = " ▁▂▃▄▅▆▇█"
@@ -34,12 +35,8 @@ FULL, HALF = 0.9, 0.5
 """Of a queue: red from here, yellow from there."""
 
 WIDE: Final = 130
-BROKER_COLUMNS: Final = (
-    *("broker", "state", "clients", "filters", "published/s", "delivered/s", "relayed/s", "lost/s"),
-    *("half within", "99%", "queued", "missing", "custody", "cpu", "memory"),
-)
 ONLY_WIDE: Final = ("filters", "relayed/s", "missing", "custody", "memory")
-"""Columns that are left out of terminals that are not ``WIDE``."""
+"""Columns of brokers that are left out of terminals that are not ``WIDE``."""
 
 LINK_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     *(("link", "<"), ("state", "<"), ("round trip", ">"), ("cost", ">"), ("out/s", ">")),
@@ -116,7 +113,7 @@ def refresh(watched: list[Watched], askers: ThreadPoolExecutor) -> None:
 
 def _query(url: str) -> Snapshot | str:
     try:
-        return Snapshot(time.monotonic(), get(url, "/status"))
+        return Snapshot.of(time.monotonic(), get(url, "/status"))
     except LinkError as error:
         return str(error)
 
@@ -155,8 +152,8 @@ def picture(watched: Sequence[Watched], at: datetime, *, height: int, width: int
 
 
 def _head(agents: Sequence[Watched], at: datetime) -> Text:
-    ready = sum(bool(agent.status.get("ready")) for agent in agents)
-    federations = {str(agent.status.get("federation")) for agent in agents if agent.status}
+    ready = sum(agent.page.ready for agent in agents)
+    federations = {str(agent.page.federation) for agent in agents if agent.now}
     text = Text.assemble(
         ("federator", "bold"),
         f"  federation {' '.join(sorted(federations)) or '?'}  ",
@@ -180,15 +177,13 @@ def _names(agents: Sequence[Watched]) -> Names:
 def _troubles(agents: Sequence[Watched]) -> Iterable[Text]:
     names = _names(agents)
     for agent in agents:
+        page, broker = agent.page, f"broker {names.shown(agent.name)}"
         if agent.now is None:
             yield Text(agent.trouble, "red", no_wrap=True)
-        elif not agent.status.get("ready"):
-            why = agent.status.get("ready_reason", "")
-            yield Text(f"broker {names.shown(agent.name)}: {why}", "red", no_wrap=True)
-        elif reasons := agent.status.get("standing", {}).get("reasons"):
-            yield Text(
-                f"broker {names.shown(agent.name)}: {'; '.join(reasons)}", "yellow", no_wrap=True
-            )
+        elif not page.ready:
+            yield Text(f"{broker}: {page.ready_reason}", "red", no_wrap=True)
+        elif page.standing.reasons:
+            yield Text(f"{broker}: {'; '.join(page.standing.reasons)}", "yellow", no_wrap=True)
 
 
 def _curves(agents: Sequence[Watched], width: int) -> Iterable[Text]:
@@ -224,51 +219,56 @@ def _table(*columns: tuple[str, str]) -> Table:
 
 
 def _brokers_table(agents: Sequence[Watched], *, wide: bool) -> Table:
-    heads = [head for head in BROKER_COLUMNS if wide or head not in ONLY_WIDE]
+    columns = {head: cell for head, cell in BROKER_CELLS.items() if wide or head not in ONLY_WIDE}
+    heads = ("broker", *columns)
     table = _table(*((head, "<" if head in ("broker", "state") else ">") for head in heads))
     names = _names(agents)
     for agent in agents:
         label = Text(names.shown(agent.name))
         if agent.now is None:
             table.add_row(label, Text("no answer", "bold red"))
-            continue
-        cells = {"broker": label, **_broker(agent, agent.status)}
-        table.add_row(*(cells[head] for head in heads))
+        else:
+            table.add_row(label, *(cell(agent) for cell in columns.values()))
     return table
 
 
-def _broker(agent: Watched, status: Mapping[str, Any]) -> Mapping[str, RenderableType]:
-    lost = agent.rate(*LOST)
-    gaps = agent.value("custody.gaps")
-    cpu = agent.rate("process.cpu_s")
-    return {
-        "state": _state(status),
-        "clients": amount(agent.value("failover.clients")),
-        "filters": amount(agent.value("routing.filters")),
-        "published/s": amount(agent.rate("counters.data.publications_in")),
-        "delivered/s": amount(agent.rate("counters.data.delivered_publications")),
-        "relayed/s": amount(agent.rate("counters.data.relayed")),
-        "lost/s": Text(amount(lost), "bold red" if lost else ""),
-        "half within": seconds(agent.delay_s(0.5)),
-        "99%": seconds(agent.delay_s(0.99)),
-        "queued": size(agent.value("connections.send_queue_bytes")),
-        "missing": Text(amount(gaps), "yellow" if gaps else ""),
-        "custody": size(agent.value("custody.log_bytes")),
-        "cpu": "-" if cpu is None else f"{100 * cpu:.0f}%",
-        "memory": size(agent.value("process.rss_bytes")),
-    }
-
-
-def _state(status: Mapping[str, Any]) -> Text:
-    if not status.get("ready"):
+def _state(agent: Watched) -> Text:
+    page = agent.page
+    if not page.ready:
         return Text("not ready", "bold red")
-    standing = status.get("standing", {})
-    if not standing.get("well", True):
-        word = standing["word"]
+    if not page.standing.well:
+        word = page.standing.word or ""
         return Text(word, "bold red" if word == "degraded" else "yellow")
-    if status.get("discovery", {}).get("widened"):
+    if page.discovery.widened:
         return Text("asks for all", "yellow")
     return Text("ready", "green")
+
+
+def _alarming(value: float | None, colour: str) -> Text:
+    return Text(amount(value), colour if value else "")
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f}%"
+
+
+BROKER_CELLS: Final[Mapping[str, Callable[[Watched], RenderableType]]] = {
+    "state": _state,
+    "clients": lambda agent: amount(agent.value("failover.clients")),
+    "filters": lambda agent: amount(agent.value("routing.filters")),
+    "published/s": lambda agent: amount(agent.rate("counters.data.publications_in")),
+    "delivered/s": lambda agent: amount(agent.rate("counters.data.delivered_publications")),
+    "relayed/s": lambda agent: amount(agent.rate("counters.data.relayed")),
+    "lost/s": lambda agent: _alarming(agent.rate(*LOST), "bold red"),
+    "half within": lambda agent: seconds(agent.delay_s(0.5)),
+    "99%": lambda agent: seconds(agent.delay_s(0.99)),
+    "queued": lambda agent: size(agent.value("connections.send_queue_bytes")),
+    "missing": lambda agent: _alarming(agent.value("custody.gaps"), "yellow"),
+    "custody": lambda agent: size(agent.value("custody.log_bytes")),
+    "cpu": lambda agent: _share(agent.rate("process.cpu_s")),
+    "memory": lambda agent: size(agent.value("process.rss_bytes")),
+}
+"""The columns of an agent that answers, behind its broker."""
 
 
 Row = tuple[RenderableType, ...]
@@ -279,88 +279,75 @@ def _links(agents: Sequence[Watched]) -> list[Row]:
     rows: list[tuple[tuple[bool, float, float], Row]] = []
     names = _names(agents)
     for agent in agents:
-        for link in agent.status.get("links", ()):
-            id_ = str(link.get("neighbour") if link.get("neighbour") is not None else "?")
-            up = link.get("state") == "up"
+        for link in agent.page.links:
+            id_ = "?" if link.neighbour is None else str(link.neighbour)
+            up = link.state == "up"
             queued = agent.value(f"traffic.{id_}.queue_bytes")
             limit = agent.value("connections.send_queue_limit")
             bytes_out = agent.rate(f"traffic.{id_}.bytes_out")
-            refused = agent.rate(f"traffic.{id_}.drops")
-            round_trip_ms = link.get("rtt_ms")
             row: Row = (
                 Text(f"{names.shown(agent.name)} → {names.shown(id_)}"),
-                Text("up", "green") if up else Text(str(link.get("state")), "bold red"),
-                "-" if round_trip_ms is None or not up else f"{round_trip_ms} ms",
-                amount(link.get("cost")),
+                Text("up", "green") if up else Text(link.state, "bold red"),
+                "-" if link.rtt_ms is None or not up else f"{link.rtt_ms:.0f} ms",
+                amount(link.cost),
                 size(bytes_out),
                 _load(link),
                 size(queued),
                 bar((queued or 0.0) / limit) if limit else "",
-                Text(amount(refused), "bold red" if refused else ""),
-                "" if up else Text(str(link.get("reason", ""))[:48], "dim"),
+                _alarming(agent.rate(f"traffic.{id_}.drops"), "bold red"),
+                "" if up else Text((link.reason or "")[:48], "dim"),
             )
-            rows.append(((up, -(load_of(link) or 0.0), -(bytes_out or 0.0)), row))
+            rows.append(((up, -(link.load or 0.0), -(bytes_out or 0.0)), row))
     return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
 
 
-def _load(link: Mapping[str, Any]) -> Text:
+def _load(link: LinkStatus) -> Text:
     """How full a link is; nothing where its capacity is not known."""
-    load = load_of(link)
-    if load is None:
+    if link.load is None:
         return Text()
-    colour = "bold red" if load >= FULL else "yellow" if load >= HALF else "green"
+    colour = "bold red" if link.load >= FULL else "yellow" if link.load >= HALF else "green"
     return Text(load_shown(link) or "", colour)
 
 
 def _flows(agents: Sequence[Watched]) -> list[Row]:
     """The heaviest flows of all agents, heaviest first."""
     names = _names(agents)
-    flows = [
-        (flow, agent.name)
-        for agent in agents
-        for flow in (agent.status.get("flows") or {}).get("heaviest", ())
-    ]
-    flows.sort(key=lambda pair: -pair[0].get("rate", 0))
+    flows = [(flow, agent.name) for agent in agents for flow in agent.page.flows.heaviest]
     return [
         (
             Text(filters_shown(flow)),
             Text(names.shown(name)),
-            Text(" ".join(map(names.shown, flow.get("destinations", ()))) or "-"),
-            bits(flow.get("rate", 0)),
-            bits(flow.get("error", 0)),
-            amount(flow.get("publications")),
+            Text(" ".join(map(names.shown, flow.destinations)) or "-"),
+            bits(flow.rate),
+            bits(flow.error),
+            amount(flow.publications),
         )
-        for flow, name in flows
+        for flow, name in sorted(flows, key=lambda pair: -pair[0].rate)
     ]
 
 
 def _meshes(agents: Sequence[Watched]) -> list[Row]:
     """The rows of meshes from all agents together; meshes of most brokers first."""
-    cores: dict[str, list[str]] = {}
-    local: dict[str, list[str]] = {}
-    carried: dict[str, list[str]] = {}
     names = _names(agents)
+    # By filter: cores, brokers with clients, and brokers that carry it; each once, in order.
+    meshes: dict[str, tuple[dict[str, None], dict[str, None], dict[str, None]]] = {}
     for agent in agents:
-        for mesh in agent.status.get("meshes", ()):
-            filter_ = str(mesh.get("filter"))
-            core = mesh.get("core")
-            if core is not None and names.shown(core) not in cores.setdefault(filter_, []):
-                cores[filter_].append(names.shown(core))
-            if mesh.get("local"):
-                local.setdefault(filter_, []).append(names.shown(agent.name))
-            if mesh.get("member"):
-                carried.setdefault(filter_, []).append(names.shown(agent.name))
+        here = names.shown(agent.name)
+        for mesh in agent.page.meshes:
+            cores, local, carried = meshes.setdefault(mesh.filter, ({}, {}, {}))
+            if mesh.core is not None:
+                cores[names.shown(mesh.core)] = None
+            if mesh.local:
+                local[here] = None
+            if mesh.member:
+                carried[here] = None
+    in_order = sorted(meshes.items(), key=lambda item: (-len(item[1][2]), item[0]))
     return [
         (
             Text(filter_ if filter_.isprintable() else repr(filter_)),
-            *(
-                Text(" ".join(names_of.get(filter_, ())) or "-")
-                for names_of in (cores, local, carried)
-            ),
+            *(Text(" ".join(brokers) or "-") for brokers in columns),
         )
-        for filter_ in sorted(
-            {*cores, *local, *carried}, key=lambda f: (-len(carried.get(f, ())), f)
-        )
+        for filter_, columns in in_order
     ]
 
 

@@ -8,7 +8,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, Self
+
+from federator.cli.observe.status_page import StatusPage, status_page
 
 HISTORY: Final = 120
 """Rates remembered, for the curves."""
@@ -20,6 +22,12 @@ class Snapshot:
 
     at_s: float  # when; a monotonic clock
     status: Mapping[str, Any]  # its ``/status``
+    page: StatusPage  # the same, as far as verbs know its parts
+
+    @classmethod
+    def of(cls, at_s: float, status: Mapping[str, Any]) -> Self:
+        """The status of an agent, as it answered then. Raises ``LinkError``: it is none."""
+        return cls(at_s, status, status_page(status))
 
     def value(self, path: str) -> float | None:
         """The number at ``path``, such as ``custody.gaps``; ``None`` when the agent has none.
@@ -47,8 +55,8 @@ class Watched:
     now: Snapshot | None = None  # the newest, none before the first and while it does not answer
     before: Snapshot | None = None  # the one before that
     trouble: str = "not asked yet"  # why there is no snapshot
-    id: str | None = None  # of its broker, once it was said
-    names: Mapping[str, Any] = field(default_factory=dict)  # of brokers, as it told last, by id
+    id: str | None = None  # of its broker, once it answered
+    names: Mapping[str, Any] = field(default_factory=dict)  # of brokers by id, in its last answer
     # Publications a second, oldest first.
     published: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     delivered: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
@@ -56,9 +64,9 @@ class Watched:
     def take(self, snapshot: Snapshot) -> None:
         """Note what the agent answered."""
         self.before, self.now = self.now, snapshot
-        self.trouble, self.id = "", str(snapshot.status.get("id", "?"))
-        names = snapshot.status.get("names")
-        self.names = names if isinstance(names, dict) else {}
+        page = snapshot.page
+        self.trouble, self.id = "", "?" if page.id is None else str(page.id)
+        self.names = page.names if isinstance(page.names, dict) else {}
         if self.before is not None:
             self.published.append(self.rate("counters.data.publications_in") or 0.0)
             self.delivered.append(self.rate("counters.data.delivered_publications") or 0.0)
@@ -77,9 +85,9 @@ class Watched:
         return where if self.id is None else self.id
 
     @property
-    def status(self) -> Mapping[str, Any]:
-        """The newest status; empty while the agent does not answer."""
-        return {} if self.now is None else self.now.status
+    def page(self) -> StatusPage:
+        """The newest page; an empty one while the agent does not answer."""
+        return StatusPage() if self.now is None else self.now.page
 
     def value(self, path: str) -> float | None:
         """As of the newest snapshot."""

@@ -13,6 +13,7 @@ import click
 
 from federator.cli.agent_pages import Names, agent_url, agents_of_grid, get, url_option
 from federator.cli.observe.drawing import DRAWINGS, add_announced, merge
+from federator.cli.observe.status_page import status_page
 from federator.cli.options import PLACE, columns, config_option, option
 from federator.protocol.topology.graph import Pair, Strength, near_of, strength_of, without
 from federator.protocol.types import BrokerId
@@ -58,7 +59,7 @@ def command(
         outcome = judge(get(urls[0], "/topology"), loss)
         click.echo(json.dumps(as_document(outcome)) if as_json else "\n".join(as_lines(outcome)))
         return BREAKS if outcome.breaks else 0
-    topology = merge([get(agent, "/status") for agent in urls], topic_filter)
+    topology = merge([status_page(get(agent, "/status")) for agent in urls], topic_filter)
     add_announced(topology, get(urls[0], "/topology"))
     click.echo(DRAWINGS["json" if as_json else form](topology))
     return 0
@@ -129,7 +130,9 @@ def as_lines(what: WhatIf) -> list[str]:
     """The lines for people: the verdict first."""
     then, names = what.then, what.names
     rows = [("", "now", "then")]
-    rows += [(head, str(tell(what.now, names)), str(tell(then, names))) for head, tell in TOLD]
+    rows += [
+        (head, str(show(what.now, names)), str(show(then, names))) for head, show in PROPERTIES
+    ]
     lines = [verdict(what), "", *columns(rows)]
     if len(then.parts) > 1:
         lines += ["", "parts then:", *(f"  {_ids(part, names)}" for part in then.parts[:NAMED_MAX])]
@@ -186,7 +189,7 @@ def _listed(names: Sequence[str]) -> str:
     return (", ".join(names[:NAMED_MAX]) or "none") + more
 
 
-TOLD: tuple[tuple[str, Callable[[Strength, Names], object]], ...] = (
+PROPERTIES: tuple[tuple[str, Callable[[Strength, Names], object]], ...] = (
     ("brokers", lambda strength, _: strength.brokers),
     ("links", lambda strength, _: strength.links),
     ("parts", lambda strength, _: len(strength.parts)),

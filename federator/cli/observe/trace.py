@@ -105,7 +105,7 @@ def export(exporter: "OtlpExporter", spans: Sequence[Span]) -> None:
 
 
 async def follow(settings: Settings, topic: str, *, wait_s: float) -> Journey:
-    """Trace ``topic`` until all is told or ``wait_s`` over. Raises ``LinkError``: no answer."""
+    """Trace ``topic`` until all hops answered, ``wait_s`` long. Raises ``LinkError``: none did."""
     token = f"{settings.broker.id}-{getpid()}"
     client_id = secret_name(f"{settings.broker.id}-trace")
     journey = Journey()
@@ -120,7 +120,7 @@ async def follow(settings: Settings, topic: str, *, wait_s: float) -> Journey:
         except TimeoutError:
             text = "its agent does not answer: is `federator run` up?"
             raise LinkError(f"{settings.broker.reached_at}: {text}") from None
-        with suppress(TimeoutError):  # what is missing is told
+        with suppress(TimeoutError):  # missing hops are shown
             async with asyncio.timeout(wait_s):
                 while journey.waited_for:
                     journey.take(await _next(probe))

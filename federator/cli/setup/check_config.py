@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import config_option, json_option, named, settings_from, tell
+from federator.cli.options import config_option, json_option, named, print_result, settings_from
 from federator.config.reference import reference
 from federator.config.reload import taken_by_reload
 from federator.config.schemas import ROOTS, schema
@@ -57,7 +57,7 @@ def command(
         f"a reload (SIGHUP) takes up {'; '.join(map(_with_exceptions, live))}\n"
         "any other key takes a restart"
     )
-    tell(record, text, as_json=as_json)
+    print_result(record, [text], as_json=as_json)
 
 
 def _with_exceptions(key: str) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -16,13 +15,15 @@ from federator.cli.options import (
     config_option,
     json_option,
     option,
+    print_result,
     settings_from,
+    together,
     write_new,
 )
 from federator.config.settings import Settings
 from federator.errors import ConfigError
 from federator.protocol.types import BROKER_ID_MAX
-from federator.runtime.doctor.access_list import AGENT, access_list
+from federator.runtime.doctor.access_list import AGENT, ROLES, access_list
 from federator.runtime.doctor.diagnosis import Finding, Outcome, Report, judge
 from federator.runtime.doctor.doctor import SYSTEM_SECONDS_MAX, examine
 from federator.runtime.mqtt.probe import RefusedError
@@ -93,10 +94,7 @@ def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..
     callback=_outbound,
     help=f'With --acl: an agent with dial = "out", and its user. [{AGENT}-ID]',
 )
-@_others("gateway", of=f"gateways. [{AGENT}-gateway]")
-@_others("collector", of=f"collectors. [{AGENT}-collector]")
-@_others("steerer", of=f"steerers. [{AGENT}-steerer]")
-@_others("console", of=f"consoles. [{AGENT}-console]")
+@together(*(_others(role, of=f"{role}s. [{AGENT}-{role}]") for role in ROLES))
 def command(
     config: Path | None,
     as_json: bool,
@@ -106,10 +104,7 @@ def command(
     user: str | None,
     peers: tuple[str, ...],
     outbound: dict[str, int],
-    gateways: tuple[str, ...],
-    collectors: tuple[str, ...],
-    steerers: tuple[str, ...],
-    consoles: tuple[str, ...],
+    **users: tuple[str, ...],
 ) -> int:
     """Ask the broker whether it can take part, and what is missing.
 
@@ -127,10 +122,7 @@ def command(
             agent=user or settings.broker.username or AGENT,
             peers=peers or (settings.links.username or f"{AGENT}-peer",),
             outbound=outbound,
-            gateways=gateways or (f"{AGENT}-gateway",),
-            collectors=collectors or (f"{AGENT}-collector",),
-            steerers=steerers or (f"{AGENT}-steerer",),
-            consoles=consoles or (f"{AGENT}-console",),
+            users={role: users[f"{role}s"] or (f"{AGENT}-{role}",) for role in ROLES},
         )
         click.echo("\n".join(lines))
         if user is None and settings.broker.username is None:
@@ -141,10 +133,8 @@ def command(
     if write_to is not None and report.config_lines:
         text = "\n".join((CONFIG_HEAD, *report.config_lines, ""))
         write_new(write_to, text.encode(), mode=SHARED_FILE)
-    if as_json:
-        click.echo(json.dumps({**asdict(report), "exit_code": report.exit_code}, indent=2))
-    else:
-        click.echo("\n".join(_as_text(report, settings)))
+    record = {**asdict(report), "exit_code": report.exit_code}
+    print_result(record, _as_text(report, settings), as_json=as_json)
     if write_to is not None:
         advice = "have the broker read it" if report.config_lines else "nothing to write"
         click.echo(f"federator: {write_to}: {advice}", err=True)

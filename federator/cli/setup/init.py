@@ -1,6 +1,5 @@
 """``federator init``: an agent's configuration, from five answers, or from its broker's bridges."""
 
-import json
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,8 +16,9 @@ from federator.cli.options import (
     config_file,
     json_option,
     option,
-    tell,
+    print_result,
     there_already,
+    toml,
     write_new,
 )
 from federator.cli.setup.bridges.counterparts import Written, neighbours_of
@@ -175,9 +175,8 @@ def command(
     )
     _write(path, text, found.passwords)
     lines = [f"{path}: written; next: federator doctor -c {path}", *found.as_text()]
-    tell(
-        {"written": str(path), **(found.told if bridges else {})}, "\n".join(lines), as_json=as_json
-    )
+    record = {"written": str(path), **(found.texts if bridges else {})}
+    print_result(record, lines, as_json=as_json)
 
 
 def _bridges(file: Path | None, remotes: Sequence[str]) -> list[Connection]:
@@ -276,14 +275,14 @@ def written(
     if state_dir is not None:
         lines.append(f"state_dir = {_quoted(state_dir, path.parent)}")
     lines += [*([""] if lines[1:] else []), "[broker]", f"id = {answers['--id']}"]
-    lines.append(f"url = {_text(answers['--broker'])}")
+    lines.append(f"url = {toml(answers['--broker'])}")
     hidden = answers["--advertise"] == NONE
     if not hidden and answers["--advertise"] != answers["--broker"]:
-        lines.append(f"advertise = {_text(answers['--advertise'])}")
-    named = [f"{key} = {_text(value)}" for key, value in login.items() if value]
+        lines.append(f"advertise = {toml(answers['--advertise'])}")
+    named = [f"{key} = {toml(value)}" for key, value in login.items() if value]
     lines += named
     if answers["--neighbour"] != NONE:
-        lines += ["", "[[neighbours]]", f"url = {_text(answers['--neighbour'])}"]
+        lines += ["", "[[neighbours]]", f"url = {toml(answers['--neighbour'])}"]
     if hidden or named:
         lines += ["", "[links]", *(['dial = "out"'] if hidden else []), *named]
     lines += [*keys, *more]
@@ -306,9 +305,4 @@ def _quoted(path: Path, home: Path) -> str:
     """As the file in the folder ``home`` names it: its own folder is left out."""
     whole = path.absolute()
     inside = whole.is_relative_to(home.absolute())
-    return _text(str(whole.relative_to(home.absolute()) if inside else whole))
-
-
-def _text(value: str) -> str:
-    """As TOML writes it: JSON's texts are TOML's, but for pairs of surrogates."""
-    return json.dumps(value, ensure_ascii=False)
+    return toml(str(whole.relative_to(home.absolute()) if inside else whole))

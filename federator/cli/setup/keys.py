@@ -10,7 +10,16 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from federator.cli.options import FILE, FOLDER, PLACE, columns, json_option, option, tell, write_new
+from federator.cli.options import (
+    FILE,
+    FOLDER,
+    PLACE,
+    columns,
+    json_option,
+    option,
+    print_result,
+    write_new,
+)
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.trust.certificates import (
     REVOKED_MAX,
@@ -24,6 +33,7 @@ from federator.protocol.trust.certificates import (
 from federator.protocol.trust.key_files import (
     KEY_FILE_BYTES_MAX,
     AgentKeys,
+    AnyKeyFile,
     FederationKey,
     FederationPublic,
     KeyFile,
@@ -66,7 +76,7 @@ def init(folder: Path, federation: str, as_json: bool) -> None:
     text = f"{folder / KEY}: keep it secret, and a copy in another place\n"
     text += f"{folder / PUBLIC}: for every agent ({print_})"
     files = {"secret": str(folder / KEY), "public": str(folder / PUBLIC)}
-    tell({**files, "fingerprint": print_}, text, as_json=as_json)
+    print_result({**files, "fingerprint": print_}, [text], as_json=as_json)
 
 
 @command.command()
@@ -105,7 +115,7 @@ def issue(
         file.write(damage.lines([json.dumps(row).encode()]))
     until = _until(certificate.expires_s)
     text = f"{path}: {certificate.holder}, serial {row['serial']}, {until}"
-    tell({"file": str(path), **row}, text, as_json=as_json)
+    print_result({"file": str(path), **row}, [text], as_json=as_json)
 
 
 @command.command()
@@ -121,20 +131,22 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path, as_json: 
         of_broker = {row["serial"] for row in _issued(folder) if row.get("broker") == broker}
         if not of_broker:
             text = f"--broker {broker}: {folder / ISSUED} knows no certificate of it"
-            raise _wrong(text, EX_DATAERR)
+            raise ConfigError(text, exit_code=EX_DATAERR)
         taken_back |= {_serial(text) for text in of_broker}
     if not taken_back:
         raise click.UsageError("name serials, or --broker ID")
     path, (number, before) = folder / REVOKED, _revoked(folder)
     if len(before | taken_back) > REVOKED_MAX:
         text = f"{len(before | taken_back)} revoked certificates, at most {REVOKED_MAX}: "
-        raise _wrong(text + "make a new federation key", EX_DATAERR)
+        raise ConfigError(text + "make a new federation key", exit_code=EX_DATAERR)
     listed = maker.revoke(before | taken_back, number=number + 1)
     revocations = RevocationFile(federation=maker.key.federation, revocations=listed)
     write_whole(path, write_key_file(revocations), mode=SHARED_FILE)  # it is for every agent
     text = f"{path}: list {number + 1}, {len(before | taken_back)} certificates"
     revoked = sorted(serial.hex() for serial in before | taken_back)
-    tell({"file": str(path), "number": number + 1, "serials": revoked}, text, as_json=as_json)
+    print_result(
+        {"file": str(path), "number": number + 1, "serials": revoked}, [text], as_json=as_json
+    )
 
 
 @command.command()
@@ -157,49 +169,48 @@ def show(path: Path, as_json: bool) -> None:
     lines += columns(rows) if rows else []
     rows_issued = [{**row, "revoked": row["serial"] in revoked} for row in issued]
     record = {"files": [{"file": str(file), **of} for file, _, of in held], "issued": rows_issued}
-    tell(record, "\n".join(lines), as_json=as_json)
+    print_result(record, lines, as_json=as_json)
 
 
 def _describe(path: Path) -> tuple[str, dict[str, object]]:
     """The contents of a file, for people and for machines."""
-    found = _read_file(path)
-    record: dict[str, object]
     try:
-        paper = read_any_key_file(found)
-        match paper:
-            case FederationKey():
-                print_ = fingerprint(KeyMaker(paper).public.key)
-                text = f"secret key of federation {paper.federation!r}, {print_}"
-                record = {"kind": "federation key", "federation": paper.federation}
-                record["fingerprint"] = print_
-            case FederationPublic():
-                print_ = fingerprint(paper.key)
-                text = f"key of federation {paper.federation!r}, {print_}"
-                record = {"kind": "public key", "federation": paper.federation}
-                record["fingerprint"] = print_
-            case AgentKeys():
-                signed = decode_signed(paper.certificate)
-                certificate = decode_certificate(signed.text)
-                text = "agent of " if certificate.role == "agent" else ""
-                text += f"{certificate.holder} in {certificate.federation!r}, serial "
-                text += f"{certificate.serial.hex()}, {_until(certificate.expires_s)}, "
-                text += f"signed by {fingerprint(signed.issuer)}"
-                record = {
-                    "kind": certificate.role,
-                    "holder": certificate.holder,
-                    "federation": certificate.federation,
-                }
-                record |= {"serial": certificate.serial.hex(), "expires": certificate.expires_s}
-                record["signed_by"] = fingerprint(signed.issuer)
-            case RevocationFile():
-                listed = decode_revocations(decode_signed(paper.revocations).text)
-                text = f"list {listed.number} of {len(listed.serials)} revoked certificates"
-                serials = sorted(serial.hex() for serial in listed.serials)
-                record = {"kind": "revocations", "number": listed.number, "serials": serials}
+        return _described(read_any_key_file(_read_file(path)))
     except DecodeError as error:
         text = f"{path}: {error}: name a file that federator keys made"
-        raise _wrong(text, EX_DATAERR) from error
-    return text, record
+        raise ConfigError(text, exit_code=EX_DATAERR) from error
+
+
+def _described(paper: AnyKeyFile) -> tuple[str, dict[str, object]]:
+    record: dict[str, object]
+    match paper:
+        case FederationKey(federation=federation):
+            print_ = fingerprint(KeyMaker(paper).public.key)
+            record = {"kind": "federation key", "federation": federation, "fingerprint": print_}
+            return f"secret key of federation {federation!r}, {print_}", record
+        case FederationPublic(federation=federation):
+            print_ = fingerprint(paper.key)
+            record = {"kind": "public key", "federation": federation, "fingerprint": print_}
+            return f"key of federation {federation!r}, {print_}", record
+        case AgentKeys():
+            signed = decode_signed(paper.certificate)
+            certificate, signed_by = decode_certificate(signed.text), fingerprint(signed.issuer)
+            agent = "agent of " if certificate.role == "agent" else ""
+            text = f"{agent}{certificate.holder} in {certificate.federation!r}, serial "
+            text += f"{certificate.serial.hex()}, {_until(certificate.expires_s)}, "
+            return f"{text}signed by {signed_by}", {
+                "kind": certificate.role,
+                "holder": certificate.holder,
+                "federation": certificate.federation,
+                "serial": certificate.serial.hex(),
+                "expires": certificate.expires_s,
+                "signed_by": signed_by,
+            }
+        case RevocationFile():
+            listed = decode_revocations(decode_signed(paper.revocations).text)
+            text = f"list {listed.number} of {len(listed.serials)} revoked certificates"
+            serials = sorted(serial.hex() for serial in listed.serials)
+            return text, {"kind": "revocations", "number": listed.number, "serials": serials}
 
 
 def _name(text: str) -> str:
@@ -216,7 +227,9 @@ def _paper(path: Path, kind: type[_P]) -> _P:
     try:
         return read_key_file(_read_file(path), kind)
     except DecodeError as error:
-        raise _wrong(f"{path}: {error}: make it with federator keys", EX_DATAERR) from error
+        raise ConfigError(
+            f"{path}: {error}: make it with federator keys", exit_code=EX_DATAERR
+        ) from error
 
 
 def _read_file(path: Path) -> bytes:
@@ -225,7 +238,9 @@ def _read_file(path: Path) -> bytes:
             return file.read(KEY_FILE_BYTES_MAX + 1)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise _wrong(f"{path}: {reason}: make it with federator keys init", EX_NOINPUT) from error
+        raise ConfigError(
+            f"{path}: {reason}: make it with federator keys init", exit_code=EX_NOINPUT
+        ) from error
 
 
 def _issued(folder: Path) -> list[dict[str, Any]]:
@@ -266,7 +281,3 @@ def _create(path: Path, paper: KeyFile, *, mode: int = 0o600) -> None:
 def _until(expires_s: float) -> str:
     day = datetime.fromtimestamp(float(expires_s), UTC).date()
     return f"{'expired' if expires_s < time.time() else 'until'} {day.isoformat()}"
-
-
-def _wrong(text: str, exit_code: int) -> ConfigError:
-    return ConfigError(text, exit_code=exit_code)

@@ -99,11 +99,6 @@ class FollowingSettings(Section):
             raise wrong("brokers", "brokers is empty", "add [[brokers]] or --broker URL")
         check_named_once(self.brokers)
 
-    def credential_holders(self) -> list[tuple[str, Credentials]]:
-        """Every section that may name secrets, with its key."""
-        named = [(f"brokers.{index}", broker) for index, broker in enumerate(self.brokers)]
-        return [*named, ("login", self.login)]
-
     def connection(self, broker: BrokerAddress) -> BrokerAddress:
         """``broker`` with the credentials of ``[login]`` where it has none."""
         return broker.with_credentials_of(self.login)

@@ -6,7 +6,7 @@ from typing import Annotated
 from annotated_types import Interval
 
 from federator.config.all_brokers.collector import FollowingSettings
-from federator.config.section import Core, Section, Switch, WholeNumber, wrong
+from federator.config.section import Core, SecretFile, Section, Switch, WholeNumber, wrong
 from federator.config.sections import HttpSettings, LogSettings
 from federator.config.security import ConsoleKeySettings
 
@@ -26,7 +26,7 @@ class ConsoleHttpSettings(HttpSettings):
 class OperatorsSettings(Section):
     """Operators, who may sign in to drain brokers. Other visitors can only read."""
 
-    file: Path | None = None
+    file: Annotated[Path | None, SecretFile.KEY] = None
     """A line for each, `name:hash`, as `federator console --add-operator NAME` prints it; closed to
     others. Read at each attempt. None: no sign-in."""
     session_s: Annotated[WholeNumber, Interval(ge=60, le=2_592_000)] = 28_800

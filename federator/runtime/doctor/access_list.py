@@ -19,7 +19,7 @@ Pure: the same settings give the same lines.
 Source: docs/security.md, "Brokers' ACLs"; mosquitto.conf(5), "acl_file".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 from federator.config.settings import PortSettings, Settings
@@ -171,21 +171,28 @@ def console_grants(federation: str) -> Grants:
     )
 
 
+ROLES: Final[dict[str, Callable[[str], Grants]]] = {
+    "gateway": gateway_grants,
+    "collector": collector_grants,
+    "steerer": steerer_grants,
+    "console": console_grants,
+}
+"""The programs beside agents, and their rights in a federation."""
+
+
 def access_list(
     settings: Settings,
     *,
     agent: str,
     peers: Sequence[str],
     outbound: Mapping[str, int],
-    gateways: Sequence[str],
-    collectors: Sequence[str],
-    steerers: Sequence[str],
-    consoles: Sequence[str],
+    users: Mapping[str, Sequence[str]],
 ) -> list[str]:
     """The lines of an acl_file for our broker, given the user names of each role.
 
     Args:
         outbound: By user name, the broker of an agent that reads its outbox here.
+        users: Those of each of ``ROLES``.
     """
     federation = settings.federation
     ports = [settings.for_leaf(leaf) for leaf in settings.leaves]
@@ -201,15 +208,12 @@ def access_list(
             (f"leaf {port.leaf.id}", [f"{AGENT}-{port.leaf.id}"], leaf_grants(port))
             for port in ports
         ),
-        ("gateways", gateways, gateway_grants(federation)),
-        ("collectors", collectors, collector_grants(federation)),
-        ("steerers", steerers, steerer_grants(federation)),
-        ("consoles", consoles, console_grants(federation)),
+        *((f"{role}s", users[role], grants(federation)) for role, grants in ROLES.items()),
     ]
     by_user: dict[str, dict[str, Right]] = {}
     whats: dict[str, list[str]] = {}
-    for what, users, grants in parts:
-        for user in users:
+    for what, names, grants in parts:
+        for user in names:
             whats.setdefault(user, []).append(what)
             rights = by_user.setdefault(user, {})
             for topic, right in grants.items():

@@ -17,7 +17,7 @@ import mqtt5
 from federator.config.settings import Settings
 from federator.protocol.messages.topics import all_topics
 from federator.protocol.retained.packets import TAKEN_BYTES
-from federator.runtime.doctor.log_kinds import lines_for_log, untold
+from federator.runtime.doctor.log_kinds import lines_for_log, missing_kinds
 from federator.runtime.doctor.neighbours import LONG_BYTES, NeighbourFacts, WayBack
 from federator.runtime.doctor.strangers import Speakers
 from federator.runtime.mqtt.link import PACKET_BYTES_MAX
@@ -226,7 +226,7 @@ def _queue(facts: Facts) -> list[Finding]:
 
 
 def _log_topics(facts: Facts, settings: Settings) -> Finding:
-    missing = untold(facts.logs)
+    missing = missing_kinds(facts.logs)
     if not missing:
         return Finding("log topics", "ok", "our own subscribe, unsubscribe and connect were told")
     if not settings.discovery.log_topics:

@@ -57,7 +57,7 @@ SILENCE_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Findings:
+class Received:
     """What the broker sent, compared with what we did."""
 
     client_id: str
@@ -193,21 +193,21 @@ async def examine(
         guest = f"{name}-guest"
         async with BrokerProbe(settings.broker, client_id=guest):
             await _stands_beside_another(probe, settings)
-        findings = Findings(client_id=name, guest_id=guest, topics=(control, data))
-        await findings.listen(probe, line_seconds_max, lambda: len(findings.logs) == len(LOG_LINES))
-        await findings.listen(probe, system_seconds_max, lambda: findings.system_seen)
+        received = Received(client_id=name, guest_id=guest, topics=(control, data))
+        await received.listen(probe, line_seconds_max, lambda: len(received.logs) == len(LOG_LINES))
+        await received.listen(probe, system_seconds_max, lambda: received.system_seen)
         on_control, on_clients, *on_data_connection = (
-            TopicAccess(topic, answer, topic in findings.returned)
+            TopicAccess(topic, answer, topic in received.returned)
             for topic, answer in answers.items()
         )
         return Facts(
-            version=findings.version,
+            version=received.version,
             connack=probe.connack,
-            logs=findings.logs,
+            logs=received.logs,
             control=on_control,
             clients=on_clients,
             data_connection=on_data_connection,
-            system_seen=findings.system_seen,
+            system_seen=received.system_seen,
             speakers=await who_may_speak(
                 settings.broker, federation=federation, name=str(settings.broker.id)
             ),

@@ -29,12 +29,12 @@ _LOG_DEFAULTS = (
 )
 
 
-def untold(kinds: AbstractSet[str]) -> tuple[str, ...]:
+def missing_kinds(kinds: AbstractSet[str]) -> tuple[str, ...]:
     """Those of ``LOG_KINDS`` that are missing in ``kinds``."""
     return tuple(kind for kind in LOG_KINDS if kind not in kinds)
 
 
 def lines_for_log(kinds: AbstractSet[str]) -> list[str]:
     """The lines of mosquitto.conf that are missing if only the kinds ``kinds`` are published."""
-    missing = [f"log_type {kind}" for kind in untold(kinds)]
+    missing = [f"log_type {kind}" for kind in missing_kinds(kinds)]
     return missing if kinds else [*_LOG_DEFAULTS, *missing]

@@ -19,7 +19,7 @@ from mqtt5 import PubAckReasonCode, PublishPacket
 from federator.config.brokers import BrokerAddress
 from federator.errors import LinkError
 from federator.protocol.messages.topics import doctor_topic
-from federator.runtime.doctor.log_kinds import LOG_KINDS, LOG_LINES, lines_for_log, untold
+from federator.runtime.doctor.log_kinds import LOG_KINDS, LOG_LINES, lines_for_log, missing_kinds
 from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.probe import BrokerProbe
 from federator.runtime.mqtt.secret_names import secret_name
@@ -91,16 +91,16 @@ class LogWatch:
                     await probe.subscribe(topic)
                 await probe.unsubscribe(topic)
                 for _ in range(round(LINES_MAX_S / LOOK_S)):
-                    if not untold(self._logged_kinds):
+                    if not missing_kinds(self._logged_kinds):
                         break
                     await asyncio.sleep(LOOK_S)
-                nothing = len(untold(self._logged_kinds)) == len(LOG_KINDS)
+                nothing = len(missing_kinds(self._logged_kinds)) == len(LOG_KINDS)
                 answered = await probe.publish(topic, b"?") if nothing else None
                 self._forbidden = answered is PubAckReasonCode.NOT_AUTHORIZED
         except LinkError:
             return
         if self.is_up():
-            self._log_missing(untold(self._logged_kinds))
+            self._log_missing(missing_kinds(self._logged_kinds))
 
     def _log_missing(self, missing: tuple[str, ...]) -> None:
         former, self.missing = self.missing, missing

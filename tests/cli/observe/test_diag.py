@@ -6,13 +6,14 @@ import re
 import stat
 import tarfile
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 from click.testing import CliRunner
 
 from federator.cli.observe import diag
 from federator.cli.observe.diag import command, secrets_of, strike
-from federator.config.section import Section
+from federator.config.section import SecretFile, Section
 from federator.errors import ConfigError
 from lab.grid.processes.agent import KeyFolder
 
@@ -103,7 +104,7 @@ def test_no_secret_of_a_configuration_is_in_the_archive(tmp_path, configured):
 
 
 class Holder(Section):
-    key_file: Path
+    key_file: Annotated[Path, SecretFile.KEY]
 
 
 def test_the_lines_of_a_key_file_are_secrets_as_well(tmp_path):

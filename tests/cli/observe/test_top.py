@@ -14,7 +14,7 @@ from federator.errors import ConfigError, LinkError
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-def snapshot(at_s, id=1, *, ready=True, links=(), meshes=(), delays=(), **data):
+def snapshot(at_s, id=1, *, ready=True, links=(), meshes=(), delays=(), more=None, **data):
     """What an agent says, with these counters of publications."""
     status = {
         "id": id,
@@ -26,7 +26,7 @@ def snapshot(at_s, id=1, *, ready=True, links=(), meshes=(), delays=(), **data):
         "counters": {"data": data},
         "delays": {"seconds": {"bounds": [0.01, 0.02], "counts": list(delays)}},
     }
-    return Snapshot(at_s, status)
+    return Snapshot.of(at_s, status | (more or {}))
 
 
 def link(neighbour, state="up", reason=""):
@@ -168,8 +168,7 @@ def test_the_fullest_link_comes_first_with_its_load_and_the_heaviest_flow_with_i
         {"filters": [f"{name}/#"], "destinations": [2, 3], "rate": rate, "error": 5_000}
         for name, rate in (("light", 40_000), ("heavy\x1b", 1_300_000))
     ]
-    made = snapshot(1.0, 1, links=[wide, narrow])
-    made.status["flows"] = {"heaviest": flows, "rest": 0}
+    made = snapshot(1.0, 1, links=[wide, narrow], more={"flows": {"heaviest": flows}})
 
     text = drawn(watched(made))
 

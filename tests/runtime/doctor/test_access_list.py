@@ -3,78 +3,72 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from federator.config.reading import load
-from federator.runtime.doctor.access_list import access_list
+from federator.runtime.doctor.access_list import ROLES, access_list
+from tests.transcripts import play, scenes
 
 ROOT = Path(__file__).parents[3]
-NAMES = {
-    "peers": ["federator-peer"],
-    "outbound": {},
-    "gateways": ["g"],
-    "collectors": ["c"],
-    "steerers": ["s"],
-    "consoles": ["co"],
-}
+USERS = {"gateway": ["g"], "collector": ["c"], "steerer": ["s"], "console": ["co"]}
+USUAL = {"agent": "federator", "peers": ["peer"], "outbound": {}, "users": USERS}
 
 
-def lines_for(folder, *toml, agent="federator", **names):
+def lines_for(folder, toml="", id=1, **given):
     path = folder / "federator.toml"
-    path.write_text("\n".join(['[broker]\nid = 1\nurl = "mqtt://b"', *toml, ""]))
-    return access_list(load(path, {}), agent=agent, **{**NAMES, **names})
+    path.write_text(f'{toml}\n[broker]\nid = {id}\nurl = "mqtt://b"\n')
+    return access_list(load(path, {}), **USUAL | given)
 
 
-def of(lines, user):
+def rights(lines, user):
     at = lines.index(f"user {user}") + 1
     end = lines.index("", at) if "" in lines[at:] else len(lines)
-    return lines[at:end]
+    return [line.removeprefix("topic ") for line in lines[at:end]]
+
+
+class Stage:
+    """``toml LINES`` goes before the configuration of broker 1, or of ``broker ID``; ``outbound
+    USER=ID`` and ``peer USER`` name users. ``of USER TEXT ...`` prints the rights of a user, those
+    with one of the texts if there are any, ``clients USER`` those on clients' topics, and ``lines
+    TEXT`` the lines with that text.
+    """
+
+    def __init__(self, folder):
+        self.folder, self.given = folder, {}
+
+    def do(self, command, *words):
+        match command, words:
+            case "toml", [text]:
+                self.given["toml"] = text.encode().decode("unicode_escape")
+            case "broker", [id]:
+                self.given["id"] = int(id)
+            case "outbound", _:
+                pairs = (word.split("=") for word in words)
+                self.given["outbound"] = {user: int(id) for user, id in pairs}
+            case "peer", _:
+                self.given["peers"] = words
+            case "of", [user, *texts]:
+                own = rights(self._lines(), user)
+                yield from (r for r in own if not texts or any(text in r for text in texts))
+            case "clients", [user]:
+                yield from (right for right in rights(self._lines(), user) if "$" not in right)
+            case "lines", [text]:
+                yield from (line for line in self._lines() if text in line)
+
+    def _lines(self):
+        return lines_for(self.folder, **self.given)
+
+
+@scenes(Path(__file__).with_name("access_list.txt"))
+def test_each_user_has_the_rights_that_its_role_needs(path, number, tmp_path):
+    play(path, number, Stage(tmp_path))
 
 
 def test_the_shipped_file_is_what_the_verb_prints(tmp_path):
-    others = ("gateway", "collector", "steerer", "console")
-    lines = lines_for(tmp_path, **{f"{each}s": [f"federator-{each}"] for each in others})
+    users = {role: [f"federator-{role}"] for role in ROLES}
+    lines = lines_for(tmp_path, peers=["federator-peer"], users=users)
 
     assert (ROOT / "deploy/systemd/acl").read_text() == "\n".join(lines) + "\n"
-
-
-def test_an_outbound_agent_hears_its_own_outbox_and_no_other(tmp_path):
-    lines = lines_for(tmp_path, outbound={"site-7": 7, "site-8": 8})
-
-    seven, peer = of(lines, "site-7"), of(lines, "federator-peer")
-    assert set(seven) - set(peer) == {
-        "topic read $fed/fed/outbox/7/+",
-        "topic write $fed/fed/outbox/7/doctor",
-    }
-    assert set(peer) < set(seven)
-    assert [line for line in peer if " read" in line] == []
-    assert "topic write $fed/fed/outbox/+/+" in of(lines, "federator")
-
-
-def test_an_agent_marks_what_its_own_clients_said_as_gateways_do(tmp_path):
-    assert "topic readwrite $fed/fed/mark" in of(lines_for(tmp_path), "federator")
-
-
-def test_a_steerer_hears_loads_and_tells_plans_and_the_agent_hears_these(tmp_path):
-    lines = lines_for(tmp_path)
-
-    assert of(lines, "s") == [
-        "topic read $fed/fed/guide",
-        "topic read $fed/fed/load",
-        "topic readwrite $fed/fed/plan",
-    ]
-    assert "topic read $fed/fed/plan" in of(lines, "federator")
-    assert "topic write $fed/fed/load" in of(lines, "federator")
-
-
-def test_a_console_asks_and_orders_and_the_agent_hears_and_answers(tmp_path):
-    lines = lines_for(tmp_path)
-
-    asked = {"page": "paged/+", "trace": "traced/+"}
-    for question, answer in asked.items():
-        assert f"topic write $fed/fed/{question}" in of(lines, "co")
-        assert f"topic read $fed/fed/{answer}" in of(lines, "co")
-    assert "topic read $fed/fed/page" in of(lines, "federator")
-    assert "topic write $fed/fed/paged/+" in of(lines, "federator")
-    assert "topic read #" not in of(lines, "co")
 
 
 def test_every_topic_of_ours_is_named_in_one_place():
@@ -91,50 +85,9 @@ def test_every_topic_of_ours_is_named_in_one_place():
     assert found == named | shown
 
 
-def test_peers_only_speak_and_nobody_but_the_agent_reads_the_log(tmp_path):
-    lines = lines_for(tmp_path)
+@pytest.mark.parametrize("user", ["peer", "g", "c", "s", "co"])
+def test_nobody_but_the_agent_reads_the_log_or_what_clients_publish(user, tmp_path):
+    own = rights(lines_for(tmp_path), user)
 
-    peers = of(lines, "federator-peer")
-    peers.remove("topic write $SYS/broker/connection/+/state")
-    assert all(line.startswith("topic write $fed/fed/") for line in peers)
-    for allowed in (peers, of(lines, "g"), of(lines, "c")):
-        assert not [line for line in allowed if "$SYS" in line or line.endswith("#")]
-    assert "topic read $SYS/broker/log/M/subscribe" in of(lines, "federator")
-
-
-def test_nobody_may_do_anything_below_fed_by_a_pattern_or_without_a_name(tmp_path):
-    lines = lines_for(tmp_path)
-
-    before_users = lines[: lines.index("user federator")]
-    rules = [line for line in before_users if line and not line.startswith("#")]
-    assert rules == ["pattern readwrite #"]
-
-
-def test_one_user_with_two_parts_has_the_rights_of_both(tmp_path):
-    lines = lines_for(tmp_path, peers=["federator"])
-
-    assert lines.count("user federator") == 1
-    assert "topic readwrite $fed/fed/hello" in of(lines, "federator")
-    assert "# For the agent of this broker and agents of neighbours:" in lines
-
-
-def test_what_may_not_cross_the_edge_is_not_the_agents(tmp_path):
-    lines = lines_for(tmp_path, '[rules]\nimport = ["a/#", "c"]\nexport = ["a/b", "d/+"]')
-
-    clients = [line for line in of(lines, "federator") if "$" not in line]
-    assert clients == [
-        "topic readwrite a/#",
-        "topic readwrite c",
-        "topic readwrite d/+",
-        "topic readwrite federator-doctor/+",
-    ]
-
-
-def test_other_federations_and_ids_have_other_topics(tmp_path):
-    path = tmp_path / "other.toml"
-    path.write_text('federation = "plant"\n[broker]\nid = 7\nurl = "mqtt://b"\n')
-
-    lines = access_list(load(path, {}), agent="a", **NAMES)
-
-    assert "topic readwrite $fed/plant/delivered/7" in lines
-    assert not [line for line in lines if "$fed/fed/" in line]
+    own = [right for right in own if right != "write $SYS/broker/connection/+/state"]
+    assert [right for right in own if "$fed/fed/" not in right or right.endswith("#")] == []

@@ -8,15 +8,15 @@ from federator.protocol.discovery.log_lines import (
     SUBSCRIBE_TOPIC,
     UNSUBSCRIBE_TOPIC,
 )
-from federator.runtime.doctor.doctor import Findings
+from federator.runtime.doctor.doctor import Received
 from federator.runtime.doctor.log_kinds import LOG_KINDS
 
 CONTROL, DATA = "$fed/fed/doctor/ab", "federator-doctor/ab"
 
 
 @pytest.fixture
-def heard() -> Findings:
-    return Findings(
+def received() -> Received:
+    return Received(
         client_id="federator-1-doctor", guest_id="federator-1-guest", topics=(CONTROL, DATA)
     )
 
@@ -36,18 +36,20 @@ def line(topic: str, text: bytes) -> mqtt5.PublishPacket:
         (NOTICE_TOPIC, b"\xff\xfe"),
     ],
 )
-def test_what_others_did_proves_nothing(topic, text, heard):
-    heard.note(line(topic, text))
+def test_what_others_did_proves_nothing(topic, text, received):
+    received.note(line(topic, text))
 
-    assert heard.logs == set()
+    assert received.logs == set()
 
 
-def test_what_we_did_is_recognised_in_every_dialect(heard):
-    heard.note(line(SUBSCRIBE_TOPIC, f"federator-1-doctor 0 {CONTROL}".encode()))
-    heard.note(
+def test_what_we_did_is_recognised_in_every_dialect(received):
+    received.note(line(SUBSCRIBE_TOPIC, f"federator-1-doctor 0 {CONTROL}".encode()))
+    received.note(
         line(UNSUBSCRIBE_TOPIC, f"2026-01-01T00:00:00: federator-1-doctor {CONTROL}".encode())
     )
-    assert heard.logs == {"subscribe", "unsubscribe"}
-    heard.note(line(NOTICE_TOPIC, b"New client connected from [::1]:1 as federator-1-guest (p5)."))
+    assert received.logs == {"subscribe", "unsubscribe"}
+    received.note(
+        line(NOTICE_TOPIC, b"New client connected from [::1]:1 as federator-1-guest (p5).")
+    )
 
-    assert heard.logs == set(LOG_KINDS)
+    assert received.logs == set(LOG_KINDS)

@@ -5,18 +5,17 @@ counterpart.
 brokers, our credentials there, and texts about what is lost.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from federator.cli.options import toml
 from federator.cli.setup.bridges.mosquitto_conf import Connection, Place
 from federator.protocol.filters.renames import Pair, is_prefix
 from federator.protocol.policy.bridge_lines import (
     WAYS,
     BridgeLine,
-    Counterpart,
     Difference,
     counterpart,
     filters_of,
@@ -79,7 +78,7 @@ class Written:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def told(self) -> dict[str, list[str]]:
+    def texts(self) -> dict[str, list[str]]:
         """The texts for operators, by title."""
         return {
             "without_counterpart": [_line(place, why) for place, why in self.without],
@@ -92,7 +91,7 @@ class Written:
 
     def as_text(self) -> Iterator[str]:
         """The same for people, line by line."""
-        for title, lines in self.told.items():
+        for title, lines in self.texts.items():
             if lines:
                 yield f"{title.replace('_', ' ')}:"
                 yield from (f"  {line}" for line in lines)
@@ -116,53 +115,48 @@ def neighbours_of(
 
 
 @dataclass(slots=True)
-class _Plan:
-    """The counterparts of all bridges' lines: one ``found`` for this agent, or one per other
-    agent."""
+class _Translation:
+    """The counterparts of all bridges' lines.
 
-    places: list[dict[BridgeLine, Place]]  # by bridge
-    there: bool  # names of the federation are those at the other brokers
-    found: list[Counterpart] = field(default_factory=list)
+    Attributes:
+        taken: By bridge, the lines that have a counterpart.
+        pairs: By bridge, the renames at the agent that renames for it.
+        refused: The lines without counterpart, and why.
+        differs: Differences between lines and their counterparts.
+    """
 
-    def __post_init__(self) -> None:
-        lines = [list(bridge) for bridge in self.places]
-        if self.there:
-            self.found = [counterpart(lines)]
-        else:
-            self.found = [counterpart([[line.mirrored for line in bridge]]) for bridge in lines]
+    taken: list[list[BridgeLine]] = field(default_factory=list)
+    pairs: list[tuple[Pair, ...]] = field(default_factory=list)
+    refused: list[tuple[Place, str]] = field(default_factory=list)
+    differs: list[tuple[Place, str]] = field(default_factory=list)
 
-    @property
-    def pairs(self) -> tuple[Pair, ...]:
-        """The renames at this agent."""
-        return self.found[0].pairs if self.there else ()
 
-    def taken(self, bridge: int) -> list[BridgeLine]:
-        if self.there:
-            return list(self.found[0].lines[bridge])
-        return [line.mirrored for line in self.found[bridge].lines[0]]
+def _translated(places: Sequence[Mapping[BridgeLine, Place]], *, there: bool) -> _Translation:
+    """The counterparts of the lines in ``places``, which are by bridge.
 
-    def refused(self) -> Iterator[tuple[Place, str]]:
-        """The lines without counterpart, and why."""
-        for at, found in enumerate(self.found):
-            for bridge, line, owner in found.refused:
-                at, line, owner = (
-                    (bridge, line, owner) if self.there else (at, line.mirrored, owner.mirrored)
-                )
-                where = next(places[owner] for places in self.places if owner in places)
-                yield self.places[at][line], _refusal(owner, where)
+    ``there``: the names of the federation are those at the other brokers, so that this agent
+    renames for all bridges together. Otherwise the agent at the other end of each bridge does, for
+    which the lines are mirrored.
+    """
+    result = _Translation()
+    groups = [list(range(len(places)))] if there else [[at] for at in range(len(places))]
+    ends = ("here", "there") if there else ("there", "here")
 
-    def differs(self) -> Iterator[tuple[Place, str]]:
-        """Differences between lines and their counterparts."""
-        for at, found in enumerate(self.found):
-            for difference in found.differs:
-                if self.there:
-                    yield (
-                        self.places[difference.bridge][difference.line],
-                        _difference(difference, "here", "there"),
-                    )
-                else:
-                    place = self.places[at][difference.line.mirrored]
-                    yield place, _difference(difference, "there", "here")
+    def turned(line: BridgeLine) -> BridgeLine:
+        return line if there else line.mirrored
+
+    for group in groups:
+        found = counterpart([[turned(line) for line in places[at]] for at in group])
+        result.taken += [[turned(line) for line in lines] for lines in found.lines]
+        result.pairs += [found.pairs] * len(group)
+        for bridge, line, owner in found.refused:
+            by = next(bridge[turned(owner)] for bridge in places if turned(owner) in bridge)
+            place = places[group[bridge]][turned(line)]
+            result.refused.append((place, _refusal(turned(owner), by)))
+        for difference in found.differs:
+            place = places[group[difference.bridge]][turned(difference.line)]
+            result.differs.append((place, _difference(difference, *ends)))
+    return result
 
 
 def written(
@@ -173,25 +167,26 @@ def written(
     ``there``: the names of the federation are those at the other brokers, else those here.
     """
     result = Written()
-    plan = _Plan([_translatable(bridge, result) for bridge in bridges], there)
-    result.without += plan.refused()
-    result.differs += plan.differs()
-    every = [line for at in range(len(bridges)) for line in plan.taken(at)]
-    result.lines += _of_rules(every, plan.pairs)
+    places = [_translatable(bridge, result) for bridge in bridges]
+    translation = _translated(places, there=there)
+    result.without += translation.refused
+    result.differs += translation.differs
+    every = [line for lines in translation.taken for line in lines]
+    own_pairs = translation.pairs[0] if there else ()
+    result.lines += _of_rules(every, own_pairs)
     for neighbour in neighbours:
-        _add_neighbour(result, neighbour, bridges, plan, home)
+        _add_neighbour(result, neighbour, bridges, translation, home, there=there)
     if not there:
-        for bridge, found in zip(bridges, plan.found, strict=True):
-            for address in bridge.addresses if found.pairs else ():
-                text = f"[rules] {_renames(found.pairs)}"
-                result.elsewhere.setdefault(address, []).append(text)
-    elif plan.pairs:
+        for bridge, pairs in zip(bridges, translation.pairs, strict=True):
+            for address in bridge.addresses if pairs else ():
+                result.elsewhere.setdefault(address, []).append(f"[rules] {_renames(pairs)}")
+    elif own_pairs:
         result.notes.append(
             "names are those at the other broker: where its agent renames too, put its prefix"
             " before those of [rules] rename and of its neighbour's import and export"
         )
-    refused, other_way = len(list(plan.refused())), _Plan(plan.places, not there)
-    if len(list(other_way.refused())) < refused:
+    other_way = _translated(places, there=not there)
+    if len(other_way.refused) < len(translation.refused):
         names = "here" if there else "there"
         result.notes.append(f"fewer lines are without counterpart with --names {names}")
     result.notes.append("a publication keeps the QoS that it was published with: no line lowers it")
@@ -228,16 +223,16 @@ def _of_rules(lines: Sequence[BridgeLine], pairs: Sequence[Pair]) -> list[str]:
         written_lines += [
             "",
             "[discovery]",
-            f"filters = {_array(wanted)}   # whoever listens, as bridges do",
+            f"filters = {toml(wanted)}   # whoever listens, as bridges do",
         ]
-    written_lines += ["", "[rules]", f"import = {_array(wanted)}"]
-    written_lines.append(f"export = {_array(filters_of(lines, 'out', there=False))}")
+    written_lines += ["", "[rules]", f"import = {toml(wanted)}"]
+    written_lines.append(f"export = {toml(filters_of(lines, 'out', there=False))}")
     return [*written_lines, *([_renames(pairs)] if pairs else [])]
 
 
 def _renames(pairs: Sequence[Pair]) -> str:
     tables = (
-        f"{{local = {_text(here)}, federation = {_text(there)}"
+        f"{{local = {toml(here)}, federation = {toml(there)}"
         f"{'' if is_prefix(here) else ', whole = true'}}}"
         for here, there in pairs
     )
@@ -248,25 +243,27 @@ def _add_neighbour(
     result: Written,
     neighbour: Neighbour,
     bridges: Sequence[Connection],
-    plan: _Plan,
+    translation: _Translation,
     home: Path,
+    *,
+    there: bool,
 ) -> None:
     own = [bridges[at] for at in neighbour.connections]
     names = " and ".join(bridge.name for bridge in own)
-    lines = [line for at in neighbour.connections for line in plan.taken(at)]
+    lines = [line for at in neighbour.connections for line in translation.taken[at]]
     if not lines:
         result.notes.append(f"{neighbour.address}: no neighbour, for nothing of {names} crosses")
         return
-    out, in_ = (filters_of(lines, way, there=plan.there) for way in WAYS)
-    tls = any(bridge.told(option) not in (None, "false") for bridge in own for option in TLS_BY)
+    out, in_ = (filters_of(lines, way, there=there) for way in WAYS)
+    tls = any(bridge.value_of(option) not in (None, "false") for bridge in own for option in TLS_BY)
     scheme = "mqtts" if tls else "mqtt"
     result.lines += ["", f"[[neighbours]]   # {names}", f'url = "{scheme}://{neighbour.address}"']
-    result.lines += [f"id = {neighbour.id}", f"import = {_array(in_)}", f"export = {_array(out)}"]
+    result.lines += [f"id = {neighbour.id}", f"import = {toml(in_)}", f"export = {toml(out)}"]
     result.lines += _login(result, own, home, tls=tls)
     if out:
         out = filters_of(lines, "out", there=True)
         result.elsewhere.setdefault(neighbour.address, []).append(
-            f"[discovery] filters = {_array(out)}, for clients that subscribe # or +/#"
+            f"[discovery] filters = {toml(out)}, for clients that subscribe # or +/#"
         )
 
 
@@ -279,16 +276,16 @@ def _login(result: Written, own: Sequence[Connection], home: Path, *, tls: bool)
         found = (
             (connection, value)
             for connection in own
-            if (value := connection.told(*given)) is not None
+            if (value := connection.value_of(*given)) is not None
         )
         bridge, value = next(found, (None, ""))
         if bridge is not None:
-            yield f"{key} = {_text(value)}"
-            secret = bridge.told("remote_password", "password")
+            yield f"{key} = {toml(value)}"
+            secret = bridge.value_of("remote_password", "password")
             if key == "username" and secret is not None:
                 safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in bridge.name)
                 result.passwords[home / f"bridge-{safe}.password"] = secret
-                yield f"password_file = {_text(f'bridge-{safe}.password')}"
+                yield f"password_file = {toml(f'bridge-{safe}.password')}"
 
 
 TLS_BY: Final = (
@@ -320,11 +317,3 @@ def _difference(difference: Difference, origin: str, goal: str) -> str:
 
 def _cut(topic: str) -> str:
     return topic if len(topic) <= NAMED_MAX else topic[: NAMED_MAX - 3] + "..."
-
-
-def _array(filters: Sequence[str]) -> str:
-    return json.dumps(list(filters), ensure_ascii=False)
-
-
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -58,7 +58,7 @@ class Connection:
     topics: list[tuple[Place, BridgeLine]] = field(default_factory=list)
     options: dict[str, tuple[Place, str]] = field(default_factory=dict)
 
-    def told(self, *names: str) -> str | None:
+    def value_of(self, *names: str) -> str | None:
         """The value of the first given option of ``names``."""
         return next((self.options[name][1] for name in names if name in self.options), None)
 
