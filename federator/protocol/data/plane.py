@@ -290,12 +290,14 @@ class DataPlane:
         Flows of ours that move wait until their former routes are empty, if markers can be
         followed.
         """
-        ours = {tree.filters for tree in trees if tree.origin == self._self_id} | self.trees.own
-        former = {flow: self.forwarder.route_flow(flow) for flow in sorted(ours)}
-        if not self.trees.replace(trees, self._self_id):
+        if self.trees.follows(trees, self._self_id):
             return
+        flows = {tree.filters for tree in trees if tree.origin == self._self_id} | self.trees.own
+        moving = sorted(flows) if self._traces is not None else ()
+        former = {flow: self.forwarder.route_flow(flow) for flow in moving}
+        self.trees.replace(trees, self._self_id)
         self.trees_changed(now)
-        for flow, way in former.items() if self._traces is not None else ():
+        for flow, way in former.items():
             if way[1] and way != self.forwarder.route_flow(flow):
                 self.moves.begin(flow, TopicRoute(*way), now.ms)
 

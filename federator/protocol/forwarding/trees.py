@@ -74,13 +74,17 @@ class TreeTable:
     def __len__(self) -> int:
         return len(self._trees)
 
+    def follows(self, trees: Iterable[Tree], self_id: BrokerId) -> bool:
+        """Whether exactly ``trees`` are followed now. Raises as ``replace``."""
+        return _branches(trees, self_id) == self._trees
+
     def replace(self, trees: Iterable[Tree], self_id: BrokerId) -> bool:
         """Follow exactly ``trees``; return whether that is a change. Tears of remaining trees stay.
 
         Raises:
             ValueError: One of them is no tree, or does not pass us.
         """
-        table = {tree_key(tree_number(tree)): branch_of(tree, self_id) for tree in trees}
+        table = _branches(trees, self_id)
         if table == self._trees:
             return False
         for key, branch in self._trees.items():
@@ -162,3 +166,8 @@ class TreeTable:
                 else:
                     left |= behind
         return Steps(tuple(children), left)
+
+
+def _branches(trees: Iterable[Tree], broker: BrokerId) -> dict[bytes, Branch]:
+    """``trees`` as ``broker`` sees them, by their keys in frames."""
+    return {tree_key(tree_number(tree)): branch_of(tree, broker) for tree in trees}
