@@ -498,6 +498,14 @@ class Forwarder:
             del self._topics[topic]
 
 
+def joined(one: Sends, other: Sends, k: int) -> Sends:
+    """Both, with one copy of a frame over ``k`` filters for each next hop."""
+    masks: dict[BrokerId, int] = {}
+    for hop, mask in (*one, *other):
+        masks[hop] = masks.get(hop, 0) | int.from_bytes(mask, "little")
+    return _sends(masks, k)
+
+
 def _sends(masks: dict[BrokerId, int], k: int) -> Sends:
     return tuple((hop, mask_bytes(masks[hop], k)) for hop in sorted(masks))
 

@@ -16,7 +16,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from federator.protocol.bounded_cache import Recent
-from federator.protocol.messages.destinations import tree_key
+from federator.protocol.forwarding.frames import keys_in
+from federator.protocol.messages.destinations import (
+    destinations_in,
+    is_tree_key,
+    positions_of,
+    tree_key,
+)
 from federator.protocol.messages.steering import Tree, below, children_of, parents_of, tree_number
 from federator.protocol.types import BrokerId, Millis
 
@@ -139,6 +145,18 @@ class TreeTable:
     def branch(self, key: bytes) -> Branch | None:
         """The tree with that key, even if it is no longer followed."""
         return self._trees.get(key) or self._former.get(key)
+
+    def beyond(self, keys: bytes, mask: int) -> int:
+        """The part of ``mask`` for which we must still forward our own frame, which came back.
+
+        A broker that does not know the tree sends to all destinations the ordinary way, also to
+        those to which we sent it the ordinary way at first.
+        """
+        for key in filter(is_tree_key, keys_in(keys)):
+            if (branch := self.branch(key)) is not None:
+                left = destinations_in(keys).difference(*branch.below.values())
+                mask &= ~positions_of(left, keys)
+        return mask
 
     def of_flow(self, filters: Iterable[str]) -> bytes:
         """The key of the tree for our clients' flow with exactly ``filters``; empty without one."""

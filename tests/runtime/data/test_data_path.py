@@ -14,7 +14,8 @@ from structlog.testing import capture_logs
 
 from federator.config.sections import CustodySettings
 from federator.protocol.custody.doubts import Notary
-from federator.protocol.data.plane import FRAME_BYTES_MAX, HOP_LIMIT, DataPlane, Features, Limits
+from federator.protocol.data.features import FRAME_BYTES_MAX, HOP_LIMIT, Features, Limits
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import frames
 from federator.protocol.forwarding.explanation import explain
