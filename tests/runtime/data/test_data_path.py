@@ -3,6 +3,7 @@
 import contextlib
 import resource
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.process.clocks import monotonic_ms
 from lab.sim.data import publish_each
+from tests.protocol.frames import made_frame
 from tests.protocol.trust.key_maker import KeyMaker
 from tests.real.polling import until
 
@@ -37,6 +39,9 @@ NOW_US = 5_000_000
 
 class RecordedLink:
     """Keeps what is written; ``open`` says whether it is taken."""
+
+    room = True
+    queued_bytes = urgent_bytes = unacknowledged = waiting = 0
 
     def __init__(self) -> None:
         self.runs: list[bytes] = []
@@ -59,26 +64,6 @@ class RecordedLink:
 
     def publish_run(self, run, places):
         return publish_each(self, run, places)
-
-    @property
-    def room(self) -> bool:
-        return True
-
-    @property
-    def queued_bytes(self) -> int:
-        return 0
-
-    @property
-    def urgent_bytes(self) -> int:
-        return 0
-
-    @property
-    def unacknowledged(self) -> int:
-        return 0
-
-    @property
-    def waiting(self) -> int:
-        return 0
 
     @property
     def frames(self) -> list[frames.Frame]:
@@ -164,48 +149,24 @@ def parse(packet: bytes) -> PublishPacket:
 
 def parse_first(frame: frames.Frame) -> str:
     """The first letter of the topics in ``frame``."""
-    packet, _ = mqtt5.read(frame.body)
-    assert isinstance(packet, PublishPacket)
-    return packet.topic[0]
+    return mqtt5.read(frame.body)[0].topic[0]
 
 
 def packet(topic: str, payload: bytes = b"x", *, qos: int = 0) -> bytes:
     return PublishPacket(topic, payload, qos=QoS(qos), packet_id=5 if qos else None).write()
 
 
-def framed(
-    *filters: str, body: bytes, mask: int | None = None, seq: int = 1, **fields: int
-) -> bytes:
+def framed(*filters: str, body: bytes, flags: int = 0, chain: int = 0, **fields: int) -> bytes:
     """A PUBLISH with a frame from broker 9 that came over broker 2."""
     forwarder = Forwarder()
     for filter in filters:
         forwarder.set_route(filter, to(N2))
-    keys = b"".join(
-        sorted(forwarder.key(found.filter) for found in explain(forwarder, "a/b").filters)
-    )
-    settings: dict[str, int] = {"hops": 0, "hop_limit": 64, "publications": 1, **fields}
-    return packet(
-        "$fed/fed/data",
-        frames.pack(
-            frames.Frame(
-                flags=settings.get("flags", 0),
-                hops=settings["hops"],
-                hop_limit=settings["hop_limit"],
-                sender=BrokerId(settings.get("sender", N2)),
-                origin=BrokerId(settings.get("origin", FAR)),
-                epoch=Epoch(settings.get("epoch", 1)),
-                seq=seq,
-                origin_time_us=NOW_US - 1_500,
-                publications=settings["publications"],
-                keys=keys,
-                mask=(1 << len(filters)) - 1 if mask is None else mask,
-                body=memoryview(body),
-                chain=settings.get("chain", 0).to_bytes(8 * len(filters), "big")
-                if settings.get("flags", 0)
-                else b"",
-            )
-        ),
-    )
+    found = [forwarder.key(each.filter) for each in explain(forwarder, "a/b").filters]
+    usual = {"origin": FAR, "sender": N2, "hop_limit": 64, "mask": (1 << len(filters)) - 1}
+    usual |= {"origin_time_us": NOW_US - 1_500, "keys": b"".join(sorted(found))}
+    if flags:
+        usual |= {"flags": flags, "chain": chain.to_bytes(8 * len(filters), "big")}
+    return packet("$fed/fed/data", frames.pack(made_frame(body=body, **usual | fields)))
 
 
 def to(*hops: BrokerId, local: bool = False) -> FilterRoute:
@@ -318,31 +279,21 @@ async def test_what_the_log_has_no_room_for_is_kept_and_taken_later_in_frames_of
     assert len(source.acknowledged) == 40
 
 
-async def test_what_waits_for_the_log_stays_in_order_while_its_route_changes_and_changes_back():
+@pytest.mark.parametrize(("taken", "times", "each"), [(no_file_grows, 6, 1), (nullcontext, 90, 30)])
+async def test_what_waits_for_the_log_or_is_gathered_stays_in_order_while_its_route_changes(
+    taken, times, each
+):
     agent = Agent({"a/+": to(N2)})
-    run = [packet("a/1", b"%d" % n, qos=1) for n in range(6)]
+    run = [packet("a/1", b"%d" % n, qos=1) for n in range(times)]
 
-    with no_file_grows(), capture_logs():
+    with taken(), capture_logs():
         for n, one in enumerate(run):
-            agent.path.set_route("a/+", to((N2, N3)[n % 3 == 1]))
+            agent.path.set_route("a/+", to((N2, N3)[n // each % 3 == 1]))
             agent.read(one)
     agent.path.flush()
 
-    records = [agent.path.stores.log.read(seq) for seq in range(1, agent.path.stores.log.next_seq)]
-    assert b"".join(record.body for record in records) == b"".join(run)
-
-
-async def test_what_is_gathered_goes_before_its_route_changes():
-    agent = Agent({"a/+": to(N2)})
-    run = [packet("a/1", b"%d" % n, qos=1) for n in range(90)]
-
-    for n, one in enumerate(run):
-        agent.path.set_route("a/+", to((N2, N3)[n // 30 == 1]))
-        agent.read(one)
-    agent.path.flush()
-
-    records = [agent.path.stores.log.read(seq) for seq in range(1, agent.path.stores.log.next_seq)]
-    assert b"".join(record.body for record in records) == b"".join(run)
+    log = agent.path.stores.log
+    assert b"".join(log.read(seq).body for seq in range(1, log.next_seq)) == b"".join(run)
 
 
 def test_frames_stay_within_their_size_and_a_longer_publication_travels_alone():
