@@ -8,8 +8,6 @@ import re
 from functools import partial
 from itertools import chain
 
-import pytest
-
 from federator.protocol.messages.gateways import Mark, Recall, Settle, Settled, Taken
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.trust.words import NOBODY, at
@@ -18,17 +16,12 @@ from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, gets_through
 from tests.real.polling import until
 from tests.real.trust.test_roles import Recorder, forgeries, gateway, pair
-from tests.real.trust.test_signed import Office, keys, refusals
+from tests.real.trust.test_signed import keys, refusals
 from tests.real.undisturbed import undisturbed
 
 TAKEN, SETTLED = "taken/gate", "settled/gate"
 M1 = Mark("gate", 1)
 RECALL = Recall("gate", 1, ("#",), oldest_ms=60_000, newest_ms=0)
-
-
-@pytest.fixture
-def office(tmp_path):
-    return Office(tmp_path / "office")
 
 
 class Forger(Recorder):

@@ -16,16 +16,11 @@ from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.trust.member import Ears, Member, linked_member
-from tests.real.trust.test_signed import Office, line_of_three
+from tests.real.trust.test_signed import line_of_three
 from tests.real.undisturbed import undisturbed
 
 ABSURD = 2**62
 FUTURE_MS = 1_000_000
-
-
-@pytest.fixture
-def office(tmp_path):
-    return Office(tmp_path / "office")
 
 
 class Scene:

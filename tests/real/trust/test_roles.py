@@ -27,7 +27,7 @@ from tests.real.flow import Publisher, Subscriber, running
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, gets_through, linked, settled
 from tests.real.polling import until
-from tests.real.trust.test_signed import Attacker, Office, keys, refusals, up
+from tests.real.trust.test_signed import Attacker, keys, refusals, up
 from tests.real.undisturbed import undisturbed
 
 ECHOES = 5
@@ -38,11 +38,6 @@ FORGERIES = 5_000
 
 REPEATED = 1_000
 HEADER = struct.Struct(">QQ16s")
-
-
-@pytest.fixture
-def office(tmp_path):
-    return Office(tmp_path / "office")
 
 
 REQUIRED = '\nroles = "required"'

@@ -46,11 +46,6 @@ class Office:
         )
 
 
-@pytest.fixture
-def office(tmp_path):
-    return Office(tmp_path / "office")
-
-
 async def line_of_three(plain, office, security="signed"):
     """Three linked brokers; ``security``: of all, or of each."""
     each = (security,) * 3 if isinstance(security, str) else security

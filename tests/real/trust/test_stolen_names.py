@@ -20,16 +20,11 @@ from tests.real.logins import SECRET, login, write_acl, write_passwords, write_s
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import DEEP, QUICK, eventually, gets_through, linked
 from tests.real.polling import until
-from tests.real.trust.test_signed import Attacker, Office
+from tests.real.trust.test_signed import Attacker
 from tests.real.undisturbed import undisturbed
 
 USERS = ("federator", "federator-peer", "alice", "mallory")
 ROLES = ("ctl", "data", "retained", "share-0", "share-1")
-
-
-@pytest.fixture
-def office(tmp_path):
-    return Office(tmp_path / "office")
 
 
 @pytest.fixture
