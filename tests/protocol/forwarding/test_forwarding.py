@@ -287,8 +287,9 @@ def test_topics_with_one_route_share_one_object() -> None:
     assert forwarder.route_topic("a/1") is forwarder.route_topic("a/2")
 
 
-def test_remembered_topics_stay_within_their_bound() -> None:
-    forwarder = Forwarder(topic_cache_max=100, frame_cache_max=10)
+def test_remembered_topics_stay_within_their_bound(monkeypatch) -> None:
+    monkeypatch.setattr(forwarding, "FRAME_CACHE_MAX", 10)
+    forwarder = Forwarder(topic_cache_max=100)
     forwarder.set_route("a/+", FilterRoute(local=True, wanted=True, next_hops=(HOPS[0],)))
 
     for n in range(1_000):
@@ -301,8 +302,9 @@ def test_remembered_topics_stay_within_their_bound() -> None:
     assert max(map(len, forwarder._topics)) <= forwarding.CACHED_TOPIC_CHARS_MAX
 
 
-def test_filters_with_one_key_are_noticed_and_share_their_frames() -> None:
-    forwarder = Forwarder(key_of=lambda filter: 7)
+def test_filters_with_one_key_are_noticed_and_share_their_frames(monkeypatch) -> None:
+    monkeypatch.setattr(forwarding, "frame_key", lambda filter: 7)
+    forwarder = Forwarder()
     a = FilterRoute(local=False, wanted=True, next_hops=(HOPS[0],))
     plus = FilterRoute(local=True, wanted=True, next_hops=(HOPS[1],))
     assert forwarder.set_route("a", a) == ()
