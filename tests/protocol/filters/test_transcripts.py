@@ -11,6 +11,7 @@ from federator.protocol.filters import (
     validate_topic,
     without_share,
 )
+from federator.protocol.filters.renames import Renames, check_pairs
 from tests.transcripts import play, scenes
 
 
@@ -19,6 +20,8 @@ class Stage:
 
     ``match FILTER TOPICS`` prints the topics that match; ``cover +FILTER -FILTER`` which filters
     the cover adds and removes; ``covers FILTER`` what covers it, or the whole cover.
+    ``renames LOCAL=FEDERATION`` prints what is wrong; then ``outward`` and ``inward`` print names,
+    ``asks`` and ``subscribes`` filters.
     """
 
     def __init__(self):
@@ -58,6 +61,25 @@ class Stage:
         for sign, filters in (("+", change.subscribe), ("-", change.unsubscribe)):
             if filters:
                 yield " ".join([sign, *filters])
+
+    def _renames(self, *pairs):
+        pairs = [tuple(pair.split("=")) for pair in pairs]
+        if (wrong := check_pairs(pairs)) is not None:
+            return map(str, wrong)
+        self.renames = Renames(pairs)
+        return ()
+
+    def _outward(self, *topics):
+        return map(str, map(self.renames.outward, topics))
+
+    def _inward(self, *topics):
+        return map(str, map(self.renames.inward, topics))
+
+    def _asks(self, filter_):
+        return self.renames.filter_outward(filter_)
+
+    def _subscribes(self, filter_):
+        return self.renames.filter_inward(filter_)
 
     def _covers(self, *filters):
         return map(str, map(self.cover.covering, filters)) if filters else self.cover.filters
