@@ -1,6 +1,7 @@
 """Two agents behind guards, and everybody who would like to be one of them."""
 
 import random
+import re
 from pathlib import Path
 
 import msgspec
@@ -46,6 +47,7 @@ def tell(sender, receiver, kind, message):
     return hear(receiver, kind, payload)
 
 
+HOME = "mqtts://b1:8883"
 MESSAGES = {
     "hello": ("hello", lambda sender, epoch, conn: hello(sender, epoch, conn)),
     "bye": ("ctl", lambda sender, epoch, conn: Bye(sender, epoch, conn)),
@@ -59,6 +61,7 @@ class Stage:
 
     ``agents 1 2b``: ``2b`` is another start of 2, or another agent with its id. ``say`` and
     ``seal`` record a payload under a name, for ``hear`` and ``open``. ``tell`` seals a message.
+    ``address`` proves the address of a broker, which others may pass on.
     Options: ``--sender``, ``--epoch``, ``--conn`` of a message, ``--to`` whom a greeting is,
     ``--will``, ``--namesake``, and ``--channel`` and ``--kind`` of a seal.
     """
@@ -66,6 +69,7 @@ class Stage:
     def __init__(self):
         self.maker = KeyMaker()
         self.guards, self.recorded = {}, {}
+        self.addresses = {"nothing": b""}
 
     def do(self, command, *words):
         options = dict(word[2:].split("=") for word in words if word.startswith("--"))
@@ -73,11 +77,22 @@ class Stage:
         try:
             yield from getattr(self, "_" + command.replace("-", "_"))(*words, **options) or ()
         except DecodeError as refusal:
-            yield str(refusal)
+            yield re.sub("[0-9a-f]{16}", "(a number)", str(refusal))
 
-    def _agents(self, *names):
+    def _agents(self, *names, maker=None):
         for name in names:
-            self.guards[name] = self.maker.guard(int(name[0]), salt=name.encode().ljust(16))
+            maker = maker or self.maker
+            self.guards[name] = maker.guard(int(name[0]), salt=name.encode().ljust(16))
+
+    def _stranger(self, name):
+        self._agents(name, maker=KeyMaker())
+
+    def _address(self, a, name):
+        self.addresses[name] = self.guards[a].prove_address(HOME, 7)
+
+    def _believe(self, b, name, *, id=1, epoch=7, url=HOME):
+        self.guards[b].check_address(int(id), int(epoch), url, self.addresses[name])
+        yield "believed"
 
     def _later(self, days):
         self.maker.now_s += int(days) * 86_400
@@ -280,3 +295,9 @@ def test_a_passer_by_reads_greetings_and_what_is_signed_but_not_what_is_sealed(m
     for cut in (b"S", b"M", b"C" + 30 * b"x"):
         with pytest.raises(DecodeError):
             overheard(cut)
+
+
+@given(proof=st.binary(max_size=300))
+def test_rubbish_proves_no_address(proof):
+    with pytest.raises(DecodeError):
+        KeyMaker().guard(3).check_address(1, 7, HOME, proof)
