@@ -190,36 +190,6 @@ def test_an_id_that_looks_like_a_log_line_harms_nobody(id: str):
     assert agent.wanted == {"precious"}
 
 
-def test_a_cut_filter_is_widened_to_its_whole_levels():
-    agent = Driven()
-    agent.settle()
-    agent.sys(CONNECTED, 1)
-    agent.log(ClientConnected("c", True, 4))
-
-    agent.log(Subscribed("c", 0, "a/b/" + "x" * 1_200))
-
-    assert agent.wanted == {"a/b/#"}
-    agent.sys(PLAIN, agent.own + 1)
-    agent.log(Unsubscribed("c", "a/b/" + "x" * 1_200))
-    agent.count_plain()
-    assert agent.wanted == set()
-
-
-def test_a_subscription_whose_client_id_fills_the_line_widens_until_it_is_gone():
-    agent = Driven()
-    agent.settle()
-    id = "i" * 1_200
-
-    agent.log(*arrive(id, "t"))
-    agent.sys(PLAIN, agent.own + 1)
-    agent.later(2_000)
-    assert agent.wanted == {"#"}
-
-    agent.log(leave(id))
-    agent.count_plain()
-    assert agent.wanted == set()
-
-
 def test_many_ambiguous_lines_make_few_notices():
     agent = Driven()
     agent.settle()
