@@ -122,14 +122,6 @@ def test_stale_and_repeated_numbers_teach_nothing():
     assert route(network, 1, 0).number == (1_000, 1)
 
 
-def test_announcement_from_a_stranger_teaches_nothing():
-    network = settled([(0, 1)], 0)
-    forged = CoreAnn(9, 3, -5, 1, 1, 0, True, ("x",), (), 1, 1)
-
-    assert network.nodes[1].announcements.on_announcement(forged, now_ms=network.now_ms) == []
-    assert 3 not in network.nodes[1].announcements.routes
-
-
 @pytest.mark.parametrize("count", [1, 100, 10_000])
 def test_announcing_costs_the_same_with_any_number_of_filters(count):
     network = Network(grid_links(2, 2))
