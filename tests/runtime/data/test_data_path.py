@@ -149,7 +149,9 @@ def parse(packet: bytes) -> PublishPacket:
 
 def parse_first(frame: frames.Frame) -> str:
     """The first letter of the topics in ``frame``."""
-    return mqtt5.read(frame.body)[0].topic[0]
+    packet, _ = mqtt5.read(frame.body)
+    assert isinstance(packet, PublishPacket)
+    return packet.topic[0]
 
 
 def packet(topic: str, payload: bytes = b"x", *, qos: int = 0) -> bytes:
@@ -162,7 +164,12 @@ def framed(*filters: str, body: bytes, flags: int = 0, chain: int = 0, **fields:
     for filter in filters:
         forwarder.set_route(filter, to(N2))
     found = [forwarder.key(each.filter) for each in explain(forwarder, "a/b").filters]
-    usual = {"origin": FAR, "sender": N2, "hop_limit": 64, "mask": (1 << len(filters)) - 1}
+    usual: dict[str, Any] = {
+        "origin": FAR,
+        "sender": N2,
+        "hop_limit": 64,
+        "mask": (1 << len(filters)) - 1,
+    }
     usual |= {"origin_time_us": NOW_US - 1_500, "keys": b"".join(sorted(found))}
     if flags:
         usual |= {"flags": flags, "chain": chain.to_bytes(8 * len(filters), "big")}
