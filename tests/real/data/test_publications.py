@@ -33,10 +33,8 @@ SILENCE_S = 0.5  # after which something that must not come is taken not to come
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def line(tmp_path_factory):
     folder = tmp_path_factory.mktemp("line")
-    grid = RunningGrid(Grid(1, 4, 0), folder, link_delay_ms=1, broker_options=QUICK)
-    await grid.start()
-    yield grid
-    await grid.stop()
+    async with RunningGrid(Grid(1, 4, 0), folder, link_delay_ms=1, broker_options=QUICK) as grid:
+        yield grid
 
 
 class Client:

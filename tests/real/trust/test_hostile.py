@@ -68,12 +68,10 @@ def picture(status):
 async def line(tmp_path):
     """Brokers 0, 1, 2 in a row, and what each test wants to say about them at its end."""
     quick = ("sys_interval 1",)  # subscriptions are counted every second, not every tenth
-    grid = RunningGrid(Grid(1, 3, 0), tmp_path, link_delay_ms=0, broker_options=quick)
-    await grid.start()
-    yield grid
-    for agent in grid.agents.values():
-        assert_calm(agent)
-    await grid.stop()
+    async with RunningGrid(Grid(1, 3, 0), tmp_path, link_delay_ms=0, broker_options=quick) as grid:
+        yield grid
+        for agent in grid.agents.values():
+            assert_calm(agent)
 
 
 @contextlib.asynccontextmanager
