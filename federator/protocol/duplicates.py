@@ -22,6 +22,8 @@ from federator.protocol.types import BrokerId, Epoch
 WINDOW_BITS = 65_536
 ORIGINS_MAX = 4_096
 PARTIAL_MASKS_MAX = 4_096
+"""Frames per window with filters remembered one by one; beyond, the oldest counts as taken on
+completely."""
 WINDOWS_PER_NEIGHBOUR = 4
 """Per origin: its epoch, the previous one, and two that may be forged."""
 
@@ -35,8 +37,6 @@ class DuplicateLog:
         window_bits: Frames remembered per window. A multiple of 8.
         origins_max: Windows on the account of one neighbour; the one unused for longest is
             forgotten first.
-        partial_masks_max: Frames per window with filters remembered one by one; beyond, the oldest
-            counts as taken on completely.
     """
 
     def __init__(
@@ -44,13 +44,11 @@ class DuplicateLog:
         *,
         window_bits: int = WINDOW_BITS,
         origins_max: int = ORIGINS_MAX,
-        partial_masks_max: int = PARTIAL_MASKS_MAX,
     ) -> None:
         if window_bits < 8 or window_bits % 8:
             raise ValueError(f"window_bits must be a positive multiple of 8, got {window_bits}")
         self._window_bits = window_bits
         self._origins_max = origins_max
-        self._partial_masks_max = partial_masks_max
         self._origins: dict[BrokerId, list[_Sheet]] = {}  # the one used last comes first
         self._accounts: dict[BrokerId, OrderedDict[_Sheet, None]] = {}
 
@@ -75,7 +73,7 @@ class DuplicateLog:
         window = self._window(origin, epoch, seq, sender)
         if window.admit(seq):
             if mask != (1 << k) - 1:
-                window.keep_partial(seq, mask, self._partial_masks_max)
+                window.keep_partial(seq, mask)
             return True, mask
         if k == 1:
             return False, 0
@@ -159,11 +157,11 @@ class SeenNumbers:
         self.ring[at >> 3] |= bit
         return True
 
-    def keep_partial(self, seq: int, mask: int, partial_masks_max: int) -> None:
+    def keep_partial(self, seq: int, mask: int) -> None:
         """Remember that only ``mask`` was taken on of ``seq``."""
         if self.partial is None:
             self.partial = {}
-        if len(self.partial) >= partial_masks_max:
+        if len(self.partial) >= PARTIAL_MASKS_MAX:
             del self.partial[next(iter(self.partial))]
         self.partial[seq] = mask
 

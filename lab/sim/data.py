@@ -15,7 +15,8 @@ import mqtt5
 from mqtt5 import PublishPacket
 
 from federator.protocol.custody.ports import Disk
-from federator.protocol.data.plane import DataPlane, Features, Limits
+from federator.protocol.data.features import Features, Limits
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.data.ports import DataLink
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.bundles import frames_of

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from federator.protocol import duplicates
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.types import BrokerId, Epoch
 
@@ -140,8 +141,9 @@ def test_beyond_the_bound_the_origin_unheard_for_longest_is_forgotten() -> None:
     assert log.admit(B, E1, 1, k=1, mask=1, sender=N) == (True, 1)
 
 
-def test_beyond_the_bound_the_oldest_frame_taken_in_part_counts_as_taken_whole() -> None:
-    log = DuplicateLog(partial_masks_max=2)
+def test_beyond_the_bound_the_oldest_frame_taken_in_part_counts_as_taken_whole(monkeypatch):
+    monkeypatch.setattr(duplicates, "PARTIAL_MASKS_MAX", 2)
+    log = DuplicateLog()
     for seq in (1, 2, 3):
         log.admit(A, E1, seq, k=2, mask=0b01, sender=N)
 

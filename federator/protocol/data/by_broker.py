@@ -39,7 +39,7 @@ class _Trial:
 
 @dataclass(kw_only=True, eq=False)
 class ByBroker:
-    """Publishes frames on ``topic`` of neighbours' brokers; a ``ports.Carrier``."""
+    """Publishes frames on ``topic`` of neighbours' brokers; the last transport that is asked."""
 
     self_id: BrokerId
     topic: str
@@ -94,7 +94,7 @@ class ByBroker:
         *,
         urgent: bool = False,
     ) -> int | None:
-        """Publish ``content`` on the neighbour's broker, in parts if needed; see ``Carrier``.
+        """Publish ``content`` on the neighbour's broker, in parts if needed; see ``Transport``.
 
         ``None``: keys are missing, or the agent supports no parts. That is no congestion: later
         frames may pass.

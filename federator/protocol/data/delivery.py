@@ -18,14 +18,15 @@ from msgspec.structs import replace
 
 from federator.errors import DecodeError
 from federator.protocol.custody.ports import KnownStamp
-from federator.protocol.data.ports import DataLink, RetainedFlow, Stamps
+from federator.protocol.data.features import Features
+from federator.protocol.data.ports import DataLink, Stamps
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.bundles import Run, in_order, runs_of
 from federator.protocol.forwarding.counters import DataCounters, Delays
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.forwarding.publications import RunChecker, topics_of
 from federator.protocol.rate_limiter import RateLimiter
-from federator.protocol.telemetry.frame_events import Delivered, FrameEventSink
+from federator.protocol.telemetry.frame_events import Delivered
 from federator.protocol.types import BrokerId, Millis, Now
 
 COMPLAINT_GAP_MS = Millis(60_000)
@@ -43,7 +44,7 @@ WAITING_MAX: Final = 16_384
 """At most so many frames wait; of more, the oldest are published."""
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(eq=False)
 class Delivery:
     """Publishes on our own broker."""
 
@@ -51,15 +52,14 @@ class Delivery:
     marker_topic: str  # where our broker keeps custody's marker
     counters: DataCounters
     tell: Callable[[Notice], None]
-    to_local_names: Callable[[bytes], bytes]
-    retained: RetainedFlow | None
-    frame_events: FrameEventSink | None
-    stamps: Stamps | None = None  # recognises what came by another way
-    link: DataLink | None = None  # to our broker
-    note_arrival: Callable[[bytes, bytes, int], None] | None = None
+    features: Features
     delays: Delays = field(default_factory=Delays)
 
     def __post_init__(self) -> None:
+        self.link: DataLink | None = self.features.link  # to our broker
+        self.stamps: Stamps | None = self.features.stamps  # recognises what came by another way
+        self._retained, self._frame_events = self.features.retained, self.features.frame_events
+        self._note_arrival = self.features.note_arrival
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
         self._ahead: RateLimiter[BrokerId] = RateLimiter(gap_ms=CLOCK_GAP_MS, keys_max=CLOCKS_MAX)
         self._checker = RunChecker()
@@ -144,7 +144,7 @@ class Delivery:
         runs = runs_of(frames)
         joined: list[tuple[Frame, list[Run]]] = []
         counted = self.stamps is not None and self.stamps.counts_in_frames
-        if self._waiting is None and self.note_arrival is None and not counted:
+        if self._waiting is None and self._note_arrival is None and not counted:
             with contextlib.suppress(DecodeError):
                 joined = list(self._joined(frames, runs))
         if not joined:
@@ -193,10 +193,10 @@ class Delivery:
             seconds = -delay_us // 1_000_000
             details: dict[str, int | str] = {"origin": frame.origin, "ahead_s": seconds}
             self.tell(Notice("clock.ahead", "warning", details))
-        if taken and self.frame_events is not None:
+        if taken and self._frame_events is not None:
             origin, size = frame.origin, len(frame.body)
             hops = frame.hops + (origin != self.self_id)
-            self.frame_events.add(
+            self._frame_events.add(
                 Delivered(
                     origin,
                     hops,
@@ -217,14 +217,14 @@ class Delivery:
         under_custody = frame.acknowledged
         try:
             places = self._checker.check(run, acknowledged=under_custody, publications=count)
-            retained = self.retained if self._checker.retained else None
+            retained = self._retained if self._checker.retained else None
             here = run
             if self.stamps is not None:
                 may_bear = self._checker.properties
                 here = self.stamps.arriving(frame, run, now_ms=now.ms, may_bear=may_bear)
             if retained is not None:
                 here = retained.arrive(here, time_us=frame.origin_time_us, origin=frame.origin)
-            if (landed := self.to_local_names(here)) is not run:
+            if (landed := self.features.to_local_names(here)) is not run:
                 # These are other packets, perhaps none: they were not checked.
                 run, count = landed, len(topics_of(landed))
                 places = self._checker.check(run, acknowledged=under_custody, publications=count)
@@ -242,8 +242,8 @@ class Delivery:
             taken = count
         if taken < count and retained is not None:
             retained.missed(bytes(frame.body))
-        if self.note_arrival is not None and taken:
-            self.note_arrival(frame.keys, run, count)
+        if self._note_arrival is not None and taken:
+            self._note_arrival(frame.keys, run, count)
         self.counters.delivered_publications += taken
         self.counters.dropped += count - taken
         return taken

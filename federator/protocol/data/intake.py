@@ -20,15 +20,16 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.custody.custodian import Custodian
 from federator.protocol.custody.ports import Record
+from federator.protocol.data.features import Features, Limits
 from federator.protocol.data.moves import Moves, Waiting
 from federator.protocol.data.outgoing import Leaving, Outgoing
-from federator.protocol.data.ports import AcknowledgingLink, RetainedFlow
+from federator.protocol.data.ports import AcknowledgingLink
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.forwarding import TopicRoute
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, OwnFrames
 from federator.protocol.forwarding.publications import RETAIN_BIT, packets_in
 from federator.protocol.steering.flow_meter import FlowMeter
-from federator.protocol.telemetry.frame_events import FrameEventSink, Made
+from federator.protocol.telemetry.frame_events import Made
 from federator.protocol.timers import earliest
 from federator.protocol.types import Millis, Now
 
@@ -106,20 +107,14 @@ class OpenBatches:
             batches = self._by_route[route] = RouteBatches(route)
         return batches
 
-    def after(self, full: Batch) -> Batch:
-        """The batch that follows ``full``, one under custody that must wait as it is."""
-        batches = self.of(full.route)
-        if batches.acknowledged is full:
-            batches.acknowledged = Batch(full.route, acknowledged=True)
-        return batches.acknowledged
+    def behind(self, route: TopicRoute, more: int, bytes_max: int) -> Batch:
+        """The batch for the next ``more`` bytes under custody on ``route``, after all waiting ones.
 
-    def behind(self, route: TopicRoute) -> Batch:
-        """The batch for the next publications under custody on ``route``, after all waiting ones.
-
-        A topic's route may change and change back, and its publications must stay in order.
+        A topic's route may change and change back, and its publications must stay in order. Of a
+        batch that waits for the log no frame grows beyond ``bytes_max``.
         """
         last = next((batch for batch in reversed(self.filled) if batch.acknowledged), None)
-        if last is not None and last.route is route:
+        if last is not None and last.route is route and last.size + more <= bytes_max:
             return last
         batches = self.of(route)
         if batches.acknowledged in self.filled:
@@ -202,17 +197,13 @@ class Intake:
         own: OwnFrames,
         outgoing: Outgoing,
         moves: Moves,
-        retained: RetainedFlow | None,
-        frame_bytes_max: int,
         counters: DataCounters,
-        frame_events: FrameEventSink | None,
-        flows_max: int,
-        on_acknowledged: Callable[[], None],
-        has_spare_time: Callable[[], bool],
+        limits: Limits,
+        features: Features,
     ) -> None:
         self._open = OpenBatches()
-        self._on_acknowledged = on_acknowledged
-        self._has_spare_time = has_spare_time
+        self._on_acknowledged = features.on_acknowledged
+        self._has_spare_time = features.has_spare_time
         self.of: Callable[[TopicRoute], RouteBatches] = self._open.of  # the batches of a route
         self.filled = self._open.filled  # the batches that hold something
         self._custody = custody
@@ -220,12 +211,13 @@ class Intake:
         self._own = own
         self._outgoing = outgoing
         self._moves = moves
-        self._retained = retained
-        self._frame_bytes_max = frame_bytes_max
+        self._retained = features.retained
+        self._frame_bytes_max = limits.frame_bytes_max
         self._counters = counters
-        self._frame_events = frame_events
-        self.flows = FlowMeter(flows_max, frame_overhead_bytes=outgoing.by_broker.overhead_bytes)
-        self._measured = self.flows if flows_max else None
+        self._frame_events = features.frame_events
+        overhead_bytes = outgoing.by_broker.overhead_bytes
+        self.flows = FlowMeter(limits.flows_max, frame_overhead_bytes=overhead_bytes)
+        self._measured = self.flows if limits.flows_max else None
         self.due_ms: Millis | None = None  # when ``on_time`` has something to do
         self._pace = Pace()
         self._flush_ms: Millis | None = None  # when gathered publications are sent
@@ -264,12 +256,9 @@ class Intake:
         ):
             self.flush(now)
         if self._retry_ms is not None and batch.acknowledged:
-            batch = self._open.behind(batch.route)
-        if batch.count and batch.size + len(run) > self._frame_bytes_max:
-            if batch.acknowledged:
-                batch = self._open.after(batch)  # what waits for the log is sent first
-            else:
-                self.flush(now)
+            batch = self._open.behind(batch.route, len(run), self._frame_bytes_max)
+        elif batch.count and batch.size + len(run) > self._frame_bytes_max:
+            self.flush(now)
         self._open.add(batch, run, count, retained=first_bytes & RETAIN_BIT > 0)
 
     def end_read(self, now: Now, *, busy: bool | None = None) -> None:

@@ -20,15 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from federator.protocol.data.by_broker import ByBroker
+from federator.protocol.data.features import Features
 from federator.protocol.data.ports import Backlog
-from federator.protocol.data.transports import Transports
 from federator.protocol.forwarding.bundles import frames_of, pack_bundle, runs_of
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.forwarding import Sends
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame, mask_bytes, pack_label
-from federator.protocol.policy.link_policies import LinkPolicies
-from federator.protocol.telemetry.frame_events import FrameEventSink, Refused, Sent
-from federator.protocol.trust.guard import Seals
+from federator.protocol.telemetry.frame_events import Refused, Sent
 from federator.protocol.types import BrokerId, Millis
 
 REPAIR_BACKLOG_BYTES_MAX = 262_144
@@ -100,23 +98,19 @@ class Leaving:
     size: int  # of ``parts``
 
 
-@dataclass(kw_only=True, eq=False)
 class Outgoing:
     """What one agent sends to its neighbours; ``topic`` is that of frames on their brokers."""
 
-    self_id: BrokerId
-    topic: str
-    counters: DataCounters
-    policies: LinkPolicies
-    seals: Seals | None
-    frame_events: FrameEventSink | None
-    transports: Transports
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self, self_id: BrokerId, topic: str, counters: DataCounters, features: Features
+    ) -> None:
+        self._self_id, self.counters = self_id, counters
+        self.policies, self._transports = features.policies, features.transports
+        self._frame_events = features.frame_events
         self.by_broker = ByBroker(
-            self_id=self.self_id, topic=self.topic, seals=self.seals, lost=self._note_lost
+            self_id=self_id, topic=topic, seals=features.seals, lost=self._note_lost
         )
-        self._past_brokers = self.transports.all
+        self._past_brokers = self._transports.all
         self._take_bundles = self.by_broker.take_bundles
         self._links = self.by_broker.links
         self._congestion = CongestionControl()
@@ -126,7 +120,7 @@ class Outgoing:
 
     def _queue_to(self, neighbour: BrokerId) -> Backlog | None:
         by_broker = self._links.get(neighbour)
-        return by_broker and (self.transports.queue_to(neighbour) or by_broker)
+        return by_broker and (self._transports.queue_to(neighbour) or by_broker)
 
     def send(
         self,
@@ -145,7 +139,7 @@ class Outgoing:
             admitted = self._admit(hop, frame, parts, size, now_ms=now_ms, urgent=urgent)
             if admitted is not None:
                 let_out, pieces, length = admitted
-                label = pack_label(let_out, hops=hops, sender=self.self_id, mask=mask)
+                label = pack_label(let_out, hops=hops, sender=self._self_id, mask=mask)
                 length += len(label)
                 sent += self._carry(
                     hop, (let_out,), (length,), (label, *pieces), now_ms=now_ms, urgent=urgent
@@ -172,7 +166,7 @@ class Outgoing:
                 )
                 if admitted is not None:
                     frame, pieces, length = admitted
-                    label = pack_label(frame, hops=entry.hops, sender=self.self_id, mask=mask)
+                    label = pack_label(frame, hops=entry.hops, sender=self._self_id, mask=mask)
                     frames.append(frame)
                     packed.append(((label, *pieces), len(label) + length))
             # A link policy may have removed everything but the label of a frame.
@@ -272,13 +266,13 @@ class Outgoing:
         """Count ``frames`` as sent, in ``size`` bytes; return the publications in them."""
         self.counters.frames_out += len(frames)
         self.counters.frame_bytes_out += size
-        if self.frame_events is not None:
+        if self._frame_events is not None:
             for frame, length in zip(frames, lengths, strict=True):
                 sent = Sent(
                     hop, frame.publications, length,
                     frame.flags, frame.origin, frame.epoch, frame.seq,
                 )  # fmt: skip
-                self.frame_events.add(sent)
+                self._frame_events.add(sent)
         return sum(frame.publications for frame in frames)
 
     def _note_lost(self, hop: BrokerId, frame: bytes) -> None:
@@ -287,12 +281,12 @@ class Outgoing:
             self._note_unsent(lost, hop)
 
     def _note_unsent(self, frame: Frame, hop: BrokerId) -> None:
-        if self.frame_events is not None:
+        if self._frame_events is not None:
             refused = Refused(
                 hop, frame.publications, frame.flags > 0,
                 frame.flags, frame.origin, frame.epoch, frame.seq,
             )  # fmt: skip
-            self.frame_events.add(refused)
+            self._frame_events.add(refused)
         if frame.flags:
             self.counters.deferred += frame.publications
         else:

@@ -11,22 +11,20 @@ broker as it came, and forwarded under a new label. The aim is to copy and read 
 Source: docs/protocol.md section 8.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from federator.errors import DecodeError
 from federator.protocol.custody.custodian import Custodian
 from federator.protocol.custody.doubts import Notary
-from federator.protocol.custody.followed import HELD_BYTES_MAX
 from federator.protocol.custody.ports import CustodyContext, Disk
 from federator.protocol.data import ports
 from federator.protocol.data.delivery import Delivery
+from federator.protocol.data.features import Features, Limits
 from federator.protocol.data.intake import Batch, Intake, RouteBatches
 from federator.protocol.data.moves import Moves, Waiting
 from federator.protocol.data.outgoing import Leaving, Outgoing
-from federator.protocol.data.rescue import rescued, returned
 from federator.protocol.data.senders import Senders
-from federator.protocol.data.transports import Transports
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.bundles import is_bundle, unpack_bundle
@@ -38,6 +36,7 @@ from federator.protocol.forwarding.forwarding import (
     FrameRoute,
     Sends,
     TopicRoute,
+    joined,
 )
 from federator.protocol.forwarding.frames import (
     CUSTODY_FLAG,
@@ -56,68 +55,11 @@ from federator.protocol.messages.destinations import names_tree
 from federator.protocol.messages.group_records import inbox_key, is_inbox_key
 from federator.protocol.messages.steering import Tree
 from federator.protocol.messages.topics import DOCTORS_WORD, data_topic, delivered_topic
-from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import LinkRules
 from federator.protocol.steering.flow_meter import FlowMeter
-from federator.protocol.telemetry.frame_events import Came, FrameEventSink
+from federator.protocol.telemetry.frame_events import Came
 from federator.protocol.timers import earliest
-from federator.protocol.trust.guard import Seals
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
-
-FRAME_BYTES_MAX = 262_144
-HOP_LIMIT = 64
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
-    """Bounds of a data plane.
-
-    Attributes:
-        frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
-        hop_limit: Links a frame of ours may travel, 1 to 255.
-        held_bytes_max: Limit for frames that wait for earlier ones; all may become due at once.
-        flows_max: Flows of our clients that are measured; 0: none.
-    """
-
-    frame_bytes_max: int = FRAME_BYTES_MAX
-    hop_limit: int = HOP_LIMIT
-    held_bytes_max: int = HELD_BYTES_MAX
-    flows_max: int = 0
-
-
-@dataclass(kw_only=True, slots=True)
-class Features:
-    """What a data plane has besides, if configured.
-
-    Attributes:
-        link: Publishes on our broker.
-        seals: Seals and opens frames; ``None`` in an open federation.
-        members: Only frames of these origins are accepted; ``None``: of any.
-        duplicates: The window of frames at QoS 0.
-        policies: What may pass which link.
-        transports: Carry frames past the brokers.
-        to_local_names: Translates a run that arrived into the names of our broker.
-        retained: Orders retained values; ``None`` lets them pass as they come.
-        stamps: Recognises publications that come by several ways.
-        note_arrival: Called with a frame's keys, its packets by their names here, and their number.
-        frame_events: Records events, frame by frame.
-        on_acknowledged: Called when everything received is in the log, and was acknowledged.
-        has_spare_time: Whether processors have, so that nothing is gathered.
-    """
-
-    link: ports.DataLink | None = None
-    seals: Seals | None = None
-    members: frozenset[BrokerId] | None = None
-    duplicates: DuplicateLog = field(default_factory=DuplicateLog)
-    policies: LinkPolicies = field(default_factory=LinkPolicies)
-    transports: Transports = field(default_factory=Transports)
-    to_local_names: Callable[[bytes], bytes] = lambda run: run
-    retained: ports.RetainedFlow | None = None
-    stamps: ports.Stamps | None = None
-    note_arrival: Callable[[bytes, bytes, int], None] | None = None
-    frame_events: FrameEventSink | None = None
-    on_acknowledged: Callable[[], None] = lambda: None
-    has_spare_time: Callable[[], bool] = lambda: False
 
 
 class DataPlane:
@@ -141,10 +83,10 @@ class DataPlane:
         disk: Disk,
         outlet: CustodyContext,
         now: Now,
-        limits: Limits = Limits(),
+        limits: Limits | None = None,
         features: Features | None = None,
     ) -> None:
-        features = features or Features()
+        features, limits = features or Features(), limits or Limits()
         self._shared: ports.Shared | None = None
         self._plans: ports.Plans | None = None
         self._traces: ports.Traces | None = None
@@ -156,27 +98,20 @@ class DataPlane:
         self._own = OwnFrames(self_id, epoch, limits.hop_limit)
         self._outlet = outlet
         self._seals, self._frame_events = features.seals, features.frame_events
-        self._duplicates = features.duplicates
+        self._duplicates, self._policies = features.duplicates, features.policies
         self._custody_duplicates = DuplicateLog()  # frames under custody have other numbers
         # Tails use the numbers of QoS 0, which any agent may forge.
         proves = features.seals is not None and features.seals.proves
         self._tail_duplicates = DuplicateLog() if proves else self._duplicates
-        self._policies = features.policies
         self._frame_bytes_max = limits.frame_bytes_max
         self.senders = Senders()
         self._assembly = Assembly()  # of parts
         self._unfinished = False  # custody has something to publish at the end of this read
         self._leaving: list[Leaving] | None = None  # frames of the bundle being handled
-        self.outgoing = Outgoing(
-            self_id=self_id,
-            topic=self.data_topic,
-            counters=self.counters,
-            policies=self._policies,
-            seals=features.seals,
-            frame_events=features.frame_events,
-            transports=features.transports,
+        self.outgoing = Outgoing(self_id, self.data_topic, self.counters, features)
+        self.delivery = Delivery(
+            self_id, delivered_topic(federation, self_id), self.counters, outlet.tell, features
         )
-        self.delivery = self._delivery(federation, features)
         self.custody = Custodian(
             disk=disk,
             outlet=outlet,
@@ -189,35 +124,14 @@ class DataPlane:
             now=now,
         )
         self.moves = Moves(self_id, self._mark, self._release, counters=self.counters)
-        self.intake = self._intake(limits, features)
-
-    def _delivery(self, federation: str, features: Features) -> Delivery:
-        return Delivery(
-            self_id=self._self_id,
-            marker_topic=delivered_topic(federation, self._self_id),
-            counters=self.counters,
-            tell=self._outlet.tell,
-            to_local_names=features.to_local_names,
-            retained=features.retained,
-            frame_events=features.frame_events,
-            stamps=features.stamps,
-            link=features.link,
-            note_arrival=features.note_arrival,
-        )
-
-    def _intake(self, limits: Limits, features: Features) -> Intake:
-        return Intake(
+        self.intake = Intake(
             custody=self.custody,
             own=self._own,
             outgoing=self.outgoing,
             moves=self.moves,
-            retained=features.retained,
-            frame_bytes_max=limits.frame_bytes_max,
             counters=self.counters,
-            frame_events=features.frame_events,
-            flows_max=limits.flows_max,
-            on_acknowledged=features.on_acknowledged,
-            has_spare_time=features.has_spare_time,
+            limits=limits,
+            features=features,
         )
 
     @property
@@ -290,12 +204,14 @@ class DataPlane:
         Flows of ours that move wait until their former routes are empty, if markers can be
         followed.
         """
-        ours = {tree.filters for tree in trees if tree.origin == self._self_id} | self.trees.own
-        former = {flow: self.forwarder.route_flow(flow) for flow in sorted(ours)}
-        if not self.trees.replace(trees, self._self_id):
+        if self.trees.follows(trees, self._self_id):
             return
+        flows = {tree.filters for tree in trees if tree.origin == self._self_id} | self.trees.own
+        moving = sorted(flows) if self._traces is not None else ()
+        former = {flow: self.forwarder.route_flow(flow) for flow in moving}
+        self.trees.replace(trees, self._self_id)
         self.trees_changed(now)
-        for flow, way in former.items() if self._traces is not None else ():
+        for flow, way in former.items():
             if way[1] and way != self.forwarder.route_flow(flow):
                 self.moves.begin(flow, TopicRoute(*way), now.ms)
 
@@ -591,7 +507,7 @@ class DataPlane:
             self._suppress(frame, size, now)
             return
         if is_ours:
-            new = returned(frame, new, self.trees)
+            new = self.trees.beyond(frame.keys, new)
         self._note_came(frame, size, now)
         route = self._route(frame, new, seen, now)
         counters.unknown_filters += route.unknown
@@ -633,7 +549,15 @@ class DataPlane:
             return route
         if self._plans is not None:
             self._plans.on_torn(route.torn, sender, now)
-        return rescued(frame, route, seen, self.forwarder, self._self_id)
+        # No copy was responsible for these, unless another broker sent one already. The route may
+        # lead back to the sender: the sender took on the tree only.
+        _, left = seen.admit(
+            frame.origin, frame.epoch, frame.seq, k=frame.k, mask=route.rescue, sender=sender
+        )
+        around = self.forwarder.route_frame(
+            frame.keys, left, sender=self._self_id, origin=frame.origin
+        )
+        return replace(route, sends=joined(route.sends, around.sends, frame.k))
 
     def _on_trace(self, frame: Frame, now: Now) -> None:
         """Forward a frame without publications as if it were one of QoS 0 with some."""

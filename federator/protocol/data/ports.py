@@ -80,27 +80,6 @@ class Backlog(Protocol):
         """How many urgent bytes wait."""
 
 
-class Carrier(Protocol):
-    """Carries frames to neighbours."""
-
-    def send(
-        self,
-        neighbour: BrokerId,
-        content: Sequence[bytes | memoryview],
-        size: int,
-        *,
-        urgent: bool,
-    ) -> int | None:
-        """Send ``content``, a frame or a bundle of ``size`` bytes.
-
-        Returns:
-            The bytes sent; 0: there is no room. ``None``: another carrier should be tried.
-        """
-
-    def queue_to(self, neighbour: BrokerId) -> Backlog | None:
-        """Where frames for ``neighbour`` wait; ``None``: not here."""
-
-
 class AcknowledgingLink(Protocol):
     """The connection on which our clients' publications arrive."""
 

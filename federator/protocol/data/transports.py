@@ -7,10 +7,10 @@ while that is up.
 Source: docs/ARCHITECTURE.md, "A transport is one class".
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from federator.protocol.data.ports import Backlog, Carrier
+from federator.protocol.data.ports import Backlog
 from federator.protocol.types import BrokerId
 
 BY_BROKER: Final = "tcp"
@@ -30,7 +30,7 @@ class Queue(Backlog, Protocol):
     def stint(self) -> tuple[int, int]: ...
 
 
-class Transport(Carrier, Protocol):
+class Transport(Protocol):
     """Carries frames to neighbours past their brokers; made when the configuration names it.
 
     Attributes:
@@ -48,6 +48,20 @@ class Transport(Carrier, Protocol):
     def run(self) -> Coroutine[Any, Any, None]:
         """Accept frames, and look after links, until cancelled."""
 
+    def send(
+        self,
+        neighbour: BrokerId,
+        content: Sequence[bytes | memoryview],
+        size: int,
+        *,
+        urgent: bool,
+    ) -> int | None:
+        """Send ``content``, a frame or a bundle of ``size`` bytes.
+
+        Returns:
+            The bytes sent; 0: there is no room. ``None``: another transport should be tried.
+        """
+
     def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
         """The link by the brokers came up, or was lost."""
 
@@ -58,7 +72,7 @@ class Transport(Carrier, Protocol):
         """Whether frames for ``neighbour`` go this way now."""
 
     def queue_to(self, neighbour: BrokerId) -> Queue | None:
-        """As ``Carrier.queue_to``."""
+        """Where frames for ``neighbour`` wait; ``None``: not here."""
 
     def bytes_to(self, neighbour: BrokerId) -> int:
         """Bytes that left for ``neighbour``."""

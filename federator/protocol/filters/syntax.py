@@ -28,25 +28,25 @@ _REFUSED = re.compile(f"[\x01-\x1f\x7f-\x9f\ufdd0-\ufdef{_PLANE_ENDS}]")
 Mosquitto does. Our data connection would never stay up. OASIS MQTT 5.0, 1.5.4."""
 
 
-def validate_topic(text: str, *, levels_max: int = LEVELS_MAX) -> str:
+def validate_topic(text: str) -> str:
     """Return ``text``, if a publication may have it as its topic.
 
     Raises:
         ValueError: It is not a topic; one line says why.
     """
-    _check_text(text, "topic", levels_max)
+    _check_text(text, "topic")
     if "+" in text or "#" in text:
         raise ValueError(f"topic {_quoted(text)}: wildcards belong in filters only")
     return text
 
 
-def validate_filter(text: str, *, levels_max: int = LEVELS_MAX) -> str:
+def validate_filter(text: str) -> str:
     """Return ``text``, if a client may subscribe to it; ``$share/...`` is allowed.
 
     Raises:
         ValueError: It is not a filter; one line says why.
     """
-    _check_text(text, "filter", levels_max)
+    _check_text(text, "filter")
     path = text
     if text.startswith(SHARE):
         group, slash, path = text[len(SHARE) :].partition("/")
@@ -99,7 +99,7 @@ def is_match_all(filter: str) -> bool:
     return filter in ("#", "+/#")
 
 
-def _check_text(text: str, what: str, levels_max: int) -> None:
+def _check_text(text: str, what: str) -> None:
     if not text:
         raise ValueError(f"{what} is empty: at least one character is needed")
     if "\0" in text:
@@ -112,8 +112,8 @@ def _check_text(text: str, what: str, levels_max: int) -> None:
         raise ValueError(f"{what} {_quoted(text)}: {character!a} is no character brokers take")
     if length > TEXT_BYTES_MAX:
         raise ValueError(f"{what} {_quoted(text)}: {length} bytes, {TEXT_BYTES_MAX} are allowed")
-    if (levels := text.count("/") + 1) > levels_max:
-        raise ValueError(f"{what} {_quoted(text)}: {levels} levels, {levels_max} are allowed")
+    if (levels := text.count("/") + 1) > LEVELS_MAX:
+        raise ValueError(f"{what} {_quoted(text)}: {levels} levels, {LEVELS_MAX} are allowed")
 
 
 def _quoted(text: str) -> str:

@@ -90,8 +90,6 @@ class Forwarder:
         self,
         *,
         topic_cache_max: int = TOPIC_CACHE_MAX,
-        frame_cache_max: int = FRAME_CACHE_MAX,
-        key_of: Callable[[str], int] = frame_key,
         allows_export: Callable[[str], bool] = lambda topic: True,
         here: Translate | None = None,
     ) -> None:
@@ -99,15 +97,12 @@ class Forwarder:
         self.matches = 0  # filters that they matched
         self.trees = TreeTable()  # planned trees of some flows
         self.keeping = Keeping()
-        # The key of a filter, in 0..2**64-1. All agents must use the same function.
-        self._key_of = key_of
         # Whether what our clients publish on a topic may leave our broker.
         self.allows_export = allows_export
         # The name of a filter on our broker, where names differ there.
         self._here = None if here is None else TranslatedFilters(here)
         self._on_wanted: Callable[[Sequence[str], Sequence[str]], None] | None = None
         self._topic_cache_max = topic_cache_max  # limit of the topic cache
-        self._frame_cache_max = frame_cache_max  # limit of the frame cache
         self._routes: dict[str, FilterRoute] = {}
         self._filter_by_key: dict[bytes, str] = {}
         # Further filters with the same key, a rare accident.
@@ -324,7 +319,7 @@ class Forwarder:
         if route is None:
             route = self._find_frame_route(keys, mask, sender, origin)
             if len(keys) <= CACHED_KEYS_BYTES_MAX:
-                if len(self._frames) >= self._frame_cache_max:
+                if len(self._frames) >= FRAME_CACHE_MAX:
                     self._frames.clear()
                 self._frames[question] = route
         return route
@@ -469,7 +464,7 @@ class Forwarder:
 
     def key(self, filter: str) -> bytes:
         """The key of ``filter`` in frames."""
-        return self._key_of(filter).to_bytes(KEY_BYTES, "big")
+        return frame_key(filter).to_bytes(KEY_BYTES, "big")
 
     def _forget_topics(self, filter: str) -> None:
         """Invalidate cached answers about topics that ``filter`` may match."""
@@ -496,6 +491,14 @@ class Forwarder:
         count = max(1, self._topic_cache_max // _EVICTED_SHARE)
         for topic in list(islice(self._topics, count)):
             del self._topics[topic]
+
+
+def joined(one: Sends, other: Sends, k: int) -> Sends:
+    """Both, with one copy of a frame over ``k`` filters for each next hop."""
+    masks: dict[BrokerId, int] = {}
+    for hop, mask in (*one, *other):
+        masks[hop] = masks.get(hop, 0) | int.from_bytes(mask, "little")
+    return _sends(masks, k)
 
 
 def _sends(masks: dict[BrokerId, int], k: int) -> Sends:

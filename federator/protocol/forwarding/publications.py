@@ -52,12 +52,11 @@ _BINARY = 0x09  # the only one that is not text
 
 
 class RunChecker:
-    """Checks runs, and caches up to ``known_topics_max`` valid topics."""
+    """Checks runs, and caches up to ``KNOWN_TOPICS_MAX`` valid topics."""
 
-    def __init__(self, *, known_topics_max: int = KNOWN_TOPICS_MAX) -> None:
+    def __init__(self) -> None:
         self.retained = False  # some publication of the last run is retained
         self.properties = False  # some publication of the last run has properties
-        self._known_topics_max = known_topics_max
         self._seen: set[bytes] = set()
 
     def check(self, run: bytes, *, acknowledged: bool, publications: int) -> list[Place]:
@@ -114,7 +113,7 @@ class RunChecker:
         if text.count("/") >= LEVELS_MAX:
             raise DecodeError(f"run: topic with more than {LEVELS_MAX} levels")
         if len(topic) <= KNOWN_TOPIC_BYTES_MAX:
-            if len(self._seen) >= self._known_topics_max:
+            if len(self._seen) >= KNOWN_TOPICS_MAX:
                 self._seen.clear()
             self._seen.add(topic)
 

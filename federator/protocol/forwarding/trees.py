@@ -16,7 +16,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from federator.protocol.bounded_cache import Recent
-from federator.protocol.messages.destinations import tree_key
+from federator.protocol.forwarding.frames import keys_in
+from federator.protocol.messages.destinations import (
+    destinations_in,
+    is_tree_key,
+    positions_of,
+    tree_key,
+)
 from federator.protocol.messages.steering import Tree, below, children_of, parents_of, tree_number
 from federator.protocol.types import BrokerId, Millis
 
@@ -74,13 +80,17 @@ class TreeTable:
     def __len__(self) -> int:
         return len(self._trees)
 
+    def follows(self, trees: Iterable[Tree], self_id: BrokerId) -> bool:
+        """Whether exactly ``trees`` are followed now. Raises as ``replace``."""
+        return _branches(trees, self_id) == self._trees
+
     def replace(self, trees: Iterable[Tree], self_id: BrokerId) -> bool:
         """Follow exactly ``trees``; return whether that is a change. Tears of remaining trees stay.
 
         Raises:
             ValueError: One of them is no tree, or does not pass us.
         """
-        table = {tree_key(tree_number(tree)): branch_of(tree, self_id) for tree in trees}
+        table = _branches(trees, self_id)
         if table == self._trees:
             return False
         for key, branch in self._trees.items():
@@ -136,6 +146,18 @@ class TreeTable:
         """The tree with that key, even if it is no longer followed."""
         return self._trees.get(key) or self._former.get(key)
 
+    def beyond(self, keys: bytes, mask: int) -> int:
+        """The part of ``mask`` for which we must still forward our own frame, which came back.
+
+        A broker that does not know the tree sends to all destinations the ordinary way, also to
+        those to which we sent it the ordinary way at first.
+        """
+        for key in filter(is_tree_key, keys_in(keys)):
+            if (branch := self.branch(key)) is not None:
+                left = destinations_in(keys).difference(*branch.below.values())
+                mask &= ~positions_of(left, keys)
+        return mask
+
     def of_flow(self, filters: Iterable[str]) -> bytes:
         """The key of the tree for our clients' flow with exactly ``filters``; empty without one."""
         return self._own.get(tuple(sorted(filters)), b"") if self._own else b""
@@ -162,3 +184,8 @@ class TreeTable:
                 else:
                     left |= behind
         return Steps(tuple(children), left)
+
+
+def _branches(trees: Iterable[Tree], broker: BrokerId) -> dict[bytes, Branch]:
+    """``trees`` as ``broker`` sees them, by their keys in frames."""
+    return {tree_key(tree_number(tree)): branch_of(tree, broker) for tree in trees}

@@ -12,13 +12,14 @@ and waits for no interval.
 Source: Spohn 2021, 3 to 5; RFC 8966, 2.4; docs/protocol.md 6.
 """
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.effects import Notice
 from federator.protocol.links.links import Links
 from federator.protocol.messages.control import SOLICIT_HOPS_MAX, CoreAnn, Solicit
 from federator.protocol.parameters import Parameters
 from federator.protocol.routing.backlog import Backlog
 from federator.protocol.routing.core_lists import CoreLists
-from federator.protocol.routing.core_route import CoreRoute, FormerWords, HeardCost, Number
+from federator.protocol.routing.core_route import CoreRoute, HeardCost, Number
 from federator.protocol.routing.filter_lists import RemoteList, as_greeting
 from federator.protocol.routing.own_core import OwnCore
 from federator.protocol.signals import (
@@ -29,7 +30,7 @@ from federator.protocol.signals import (
     Step,
 )
 from federator.protocol.timers import Timers, earliest
-from federator.protocol.types import UNREACHABLE, BrokerId, Millis
+from federator.protocol.types import EPOCH_LEAP_MAX, UNREACHABLE, BrokerId, Millis
 
 FORGOTTEN_LIFETIMES = 4
 """Core lifetimes for which the route of a forgotten core is kept; its number is kept for longer."""
@@ -51,7 +52,8 @@ class Announcements:
         )
         self._links = links
         self._parameters = parameters
-        self._former = FormerWords(cores_max=parameters.cores_max)
+        # The last announcement of each erased core, without its filters.
+        self._former: Recent[BrokerId, CoreAnn] = Recent(parameters.cores_max)
         self._timers: Timers[tuple[BrokerId, str]] = Timers()
         # The time of silence after which a core is forgotten.
         lifetime_ms = parameters.core_lifetime_intervals * parameters.core_ann_interval_ms
@@ -80,7 +82,7 @@ class Announcements:
                 case "erase":
                     word = self.routes.pop(core).word
                     if word is not None:
-                        self._former.keep(word)
+                        self._former.put(core, word)
                 case _:
                     steps += self._forget(route, now_ms, reason=kind)
         return steps
@@ -127,8 +129,10 @@ class Announcements:
     def _open(self, ann: CoreAnn, now_ms: Millis) -> CoreRoute:
         """Create a route for a core without one; it continues where an erased route ended."""
         route = self.routes[ann.core] = CoreRoute(ann.core, ann.priority)
-        former = self._former.take(ann.core, ann.epoch)
-        if former is not None:
+        former = self._former.pop(ann.core, None)
+        # A core does not believe an announcement that is further ahead than a solicit can move an
+        # epoch, and could never return.
+        if former is not None and former.epoch - ann.epoch <= EPOCH_LEAP_MAX:
             route.number = (former.epoch, former.seq)
             route.adopted = former
             route.forgotten = True

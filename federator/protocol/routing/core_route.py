@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from federator.protocol.bounded_cache import Recent
 from federator.protocol.messages.control import PATH_MAX, CoreAnn
 from federator.protocol.routing.filter_lists import RemoteList
 from federator.protocol.types import (
-    EPOCH_LEAP_MAX,
     UNREACHABLE,
     BrokerId,
     CoreRank,
@@ -187,30 +185,3 @@ class CoreRoute:
         within = (n for n, w in weights.items() if 100 * w <= 2 * slack_percent * self.cost)
         self.parents = tuple(sorted(within, key=lambda n: (weights[n], n))[:redundancy])
         self.ties = sum(not beyond[n] for n in self.parents)
-
-
-class FormerWords:
-    """The last announcement of each erased core, without its filters.
-
-    At most ``cores_max`` are kept; the core erased longest ago is dropped first.
-    """
-
-    def __init__(self, *, cores_max: int) -> None:
-        self._latest: Recent[BrokerId, CoreAnn] = Recent(cores_max)
-
-    def __len__(self) -> int:
-        return len(self._latest)
-
-    def keep(self, ann: CoreAnn) -> None:
-        """Remember the last announcement of an erased core."""
-        self._latest.put(ann.core, ann)
-
-    def take(self, core: BrokerId, epoch: Epoch) -> CoreAnn | None:
-        """The last announcement of ``core``, which is now announced again under ``epoch``.
-
-        It is dropped if it is further ahead than a solicit can move an epoch: the core would not
-        believe it, and could never return.
-        """
-        ann = self._latest.pop(core, None)
-        believable = ann is not None and ann.epoch - epoch <= EPOCH_LEAP_MAX
-        return ann if believable else None

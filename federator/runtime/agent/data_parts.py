@@ -11,7 +11,8 @@ from mqtt5 import PublishPacket, TopicFilter
 from federator.config.settings import Settings
 from federator.config.topics import RulesSettings
 from federator.protocol.custody.followed import HELD_BYTES_MAX
-from federator.protocol.data.plane import DataPlane, Features, Limits
+from federator.protocol.data.features import Features, Limits
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.data.transports import Transports
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import LocalFiltersChanged

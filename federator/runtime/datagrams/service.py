@@ -216,7 +216,7 @@ class DatagramService:
         *,
         urgent: bool,
     ) -> int | None:
-        """As ``Carrier.send``; what is urgent goes by the broker."""
+        """As ``Transport.send``; what is urgent goes by the broker."""
         peer = self._peers.get(neighbour)
         if urgent or peer is None or peer.link is None or not peer.link.usable:
             return None

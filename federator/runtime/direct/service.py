@@ -258,7 +258,7 @@ class DirectLinks:
         *,
         urgent: bool,
     ) -> int | None:
-        """As ``Carrier.send``: 0 while the neighbour confirms too little."""
+        """As ``Transport.send``: 0 while the neighbour confirms too little."""
         peer = self._peers.get(neighbour)
         if peer is None or peer.sent is None or peer.link is None or size > FRAME_BYTES_MAX:
             return None

@@ -1,6 +1,7 @@
 """What is kept at the edge needs no custody, and what is owed survives a restart as it was."""
 
-from federator.protocol.data.plane import DataPlane, Limits
+from federator.protocol.data.features import Limits
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.keeping import KeepPolicy

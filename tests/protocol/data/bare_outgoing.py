@@ -1,10 +1,9 @@
 """What leaves broker 1 for broker 2, with nothing around it."""
 
+from federator.protocol.data.features import Features
 from federator.protocol.data.outgoing import Outgoing
-from federator.protocol.data.transports import Transports
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.frames import CHAIN_BYTES, KEY_BYTES, Frame
-from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.types import BrokerId, Epoch
 
 ME, N2 = BrokerId(1), BrokerId(2)
@@ -12,15 +11,7 @@ TOPIC = "$fed/fed/data"
 
 
 def bare_outgoing():
-    return Outgoing(
-        self_id=ME,
-        topic=TOPIC,
-        counters=DataCounters(),
-        policies=LinkPolicies({}, ()),
-        seals=None,
-        frame_events=None,
-        transports=Transports(),
-    )
+    return Outgoing(ME, TOPIC, DataCounters(), Features())
 
 
 def send_frame(made, seq, body, *, flags=0, urgent=False):

@@ -1,6 +1,7 @@
 """A data plane on disks in memory, whose broker tells what it is given."""
 
-from federator.protocol.data.plane import DataPlane, Features, Limits
+from federator.protocol.data.features import Features, Limits
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.publications import packets_in, topics_of
 from federator.protocol.types import Epoch, Millis

@@ -1,110 +1,81 @@
 """Orders of a transition, one by one."""
 
+from pathlib import Path
+
 import pytest
 
+from federator.protocol.data import cover_transition
 from federator.protocol.data.cover_transition import (
-    MARKS_MAX,
     CoverTransition,
     Mark,
-    Stage,
     Subscribe,
     Unsubscribe,
     sent_first,
 )
 from federator.protocol.filters import CoverChange
+from tests.transcripts import play, scenes
 
 
-def connected():
-    transition = CoverTransition()
-    transition.on_up(identifiers=True, session_present=False)
-    return transition
+class Stage:
+    """A transition: prints its orders, and what changes of its state.
+
+    ``change`` takes ``+FILTER`` and ``-FILTER``; ``mark NUMBER`` came back, ``--early`` before the
+    broker answered; ``silence TIMES`` prints orders but for marks.
+    """
+
+    def __init__(self):
+        self.transition = CoverTransition()
+
+    def do(self, command, *words):
+        before = self._state()
+        orders = self._obey(command, words)
+        yield from map(printed, orders)
+        if (state := self._state()) != before:
+            yield state
+
+    def _state(self):
+        transition = self.transition
+        marked = ", identifiers" * transition.marked
+        given_up = f", {transition.given_up} given up" if transition.given_up else ""
+        return transition.stage.name.lower() + marked + given_up
+
+    def _obey(self, command, words):
+        transition = self.transition
+        match command, words:
+            case "up", options:
+                return transition.on_up(identifiers=True, session_present=bool(options))
+            case "change", filters:
+                return change(transition, *([f[1:] for f in filters if f[0] == s] for s in "+-"))
+            case "mark", [number, *early]:
+                return transition.on_mark(int(number), answered=not early)
+            case "silence", []:
+                return transition.on_silence()
+            case "silence", [times]:
+                orders = [order for _ in range(int(times)) for order in transition.on_silence()]
+                return [order for order in orders if not isinstance(order, Mark)]
+        raise AssertionError(command)
+
+
+def printed(order):
+    match order:
+        case Subscribe(filters, None):
+            return " ".join(["+", *filters])
+        case Subscribe(filters, identifier):
+            return " ".join(["+", *filters, "as", str(identifier)])
+        case Unsubscribe(filters):
+            return " ".join(["-", *filters])
+        case Mark(number):
+            return f"mark {number}"
+    raise AssertionError(order)
 
 
 def change(transition, subscribe=(), unsubscribe=()):
     return transition.change(CoverChange(tuple(subscribe), tuple(unsubscribe)))
 
 
-def test_overlapping_filters_arrive_before_others_retire_and_end_without_identifier():
-    transition = connected()
-
-    arriving = change(transition, ["a/#"], ["a/b", "a/c"])
-    retiring = transition.on_mark(1, answered=True)
-    plain = transition.on_mark(2, answered=True)
-    assert transition.marked
-    steady = transition.on_mark(3, answered=True)
-
-    assert arriving == [Subscribe(("a/#",), 1), Mark(1)]
-    assert retiring == [Unsubscribe(("a/b", "a/c")), Mark(2)]
-    assert plain == [Subscribe(("a/#",)), Mark(3)]
-    assert (steady, transition.stage, transition.marked) == ([], Stage.STEADY, False)
-
-
-def test_filters_that_overlap_nothing_that_leaves_change_at_once():
-    transition = connected()
-
-    assert change(transition, ["c"], ["d"]) == [Subscribe(("c",)), Unsubscribe(("d",))]
-    assert change(transition, ["d/#"]) == [Subscribe(("d/#",))]  # d has left for good
-
-    change(transition, ["a/#"], ["a/b"])
-    assert change(transition, ["e"]) == [Subscribe(("e",))]
-    for number in (1, 2, 3):
-        transition.on_mark(number, answered=True)
-    assert change(transition, [], ["a/#"]) == [Unsubscribe(("a/#",))]
-    assert change(transition, ["a/b"]) == [Subscribe(("a/b",))]  # the old one has left for good
-
-
-def test_changes_that_overlap_wait_for_the_transition_and_cancel_each_other():
-    transition = connected()
-    change(transition, ["a/#"], ["a/b"])
-
-    assert change(transition, ["a/b"], ["a/#"]) == []
-    assert change(transition, ["a/+"], ["a/b"]) == []
-    transition.on_mark(1, answered=True)
-    transition.on_mark(2, answered=True)
-
-    assert transition.on_mark(3, answered=True) == [Subscribe(("a/+",), 2), Mark(4)]
-
-
-def test_a_mark_of_an_earlier_stage_ends_nothing():
-    transition = connected()
-    change(transition, ["a/#"], ["a/b"])
-    assert transition.on_silence() == [Mark(2)]
-    transition.on_mark(1, answered=True)
-
-    assert transition.on_mark(2, answered=True) == []
-    assert transition.stage is Stage.RETIRING
-
-
-def test_a_mark_that_overtook_what_it_should_follow_is_sent_again():
-    transition = connected()
-    change(transition, ["a/#"], ["a/b"])
-
-    assert transition.on_mark(1, answered=False) == [Mark(2)]
-    assert transition.stage is Stage.ARRIVING
-
-
-def test_a_connection_that_finds_its_session_waits_for_what_was_queued():
-    transition = CoverTransition()
-
-    resuming = transition.on_up(identifiers=True, session_present=True)
-
-    assert (resuming, transition.stage, transition.marked) == ([Mark(1)], Stage.RESUMING, True)
-    assert change(transition, ["a/b"]) == [Subscribe(("a/b",))]
-    assert change(transition, ["a/#"], ["a/b"]) == []
-    assert transition.on_mark(1, answered=True) == [Subscribe(("a/#",), 1), Mark(2)]
-
-
-def test_without_marks_every_stage_ends_but_identifiers_are_expected_on():
-    transition = connected()
-    change(transition, ["a/#"], ["a/b"])
-
-    orders = [order for _ in range(3 * MARKS_MAX) for order in transition.on_silence()]
-
-    assert [order for order in orders if not isinstance(order, Mark)] == [
-        Unsubscribe(("a/b",)),
-        Subscribe(("a/#",)),
-    ]
-    assert (transition.stage, transition.marked, transition.given_up) == (Stage.STEADY, True, 3)
+@scenes(Path(__file__).with_name("cover_transition.txt"))
+def test_transcript(path, number):
+    play(path, number, Stage())
 
 
 MANY = tuple(f"a/{number:04}" for number in range(1_000))
@@ -127,7 +98,7 @@ def test_very_many_filters_take_small_steps_and_what_leaves_stands_until_they_al
         assert set(few) <= standing.keys() or set(many) <= standing.keys()
         if transition.unfinished:
             orders = transition.go_on()
-        elif transition.stage is Stage.STEADY:
+        elif transition.stage is cover_transition.Stage.STEADY:
             break
         else:
             orders = transition.on_mark(mark, answered=True)
@@ -164,7 +135,7 @@ def test_what_was_wanted_while_much_waits_is_wanted_in_the_end_also_when_the_con
     perform(change(transition, MANY, ["a/#"]), standing)
     for _ in range(25):  # in the middle of what arrives
         perform(transition.go_on(), standing)
-    assert transition.stage is Stage.ARRIVING
+    assert transition.stage is cover_transition.Stage.ARRIVING
 
     perform(change(transition, ["b"], MANY[-1:]), standing)
     perform(transition.on_down(), standing)

@@ -4,6 +4,7 @@ import pytest
 from mqtt5 import PublishPacket, read
 
 from federator.protocol.data.delivery import Delivery
+from federator.protocol.data.features import Features
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.types import BrokerId
 
@@ -34,16 +35,7 @@ def parsed(wire):
 
 
 def delivery(link):
-    return Delivery(
-        self_id=BrokerId(1),
-        marker_topic=TOPIC,
-        counters=DataCounters(),
-        tell=print,
-        to_local_names=lambda run: run,
-        retained=None,
-        frame_events=None,
-        link=link,
-    )
+    return Delivery(BrokerId(1), TOPIC, DataCounters(), print, Features(link=link))
 
 
 def test_where_nothing_waits_it_follows_at_once_and_asks_for_no_answer():

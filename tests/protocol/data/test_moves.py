@@ -231,3 +231,15 @@ def test_a_flow_that_does_not_move_waits_for_nothing():
     world.run_until(world.now_ms + 3 * DELAY_MS)
 
     assert world.arrived == [1]
+
+
+def test_a_plan_with_the_same_trees_routes_no_flow_again():
+    world = Diamond(queue_bytes=1 << 20, bytes_per_ms=1_000)
+    world.follow(BY_LOWER)
+    origin = world.planes[ORIGIN]
+    routed = []
+    origin.forwarder.route_flow = lambda flow: routed.append(flow)
+
+    origin.follow_trees((BY_LOWER,), world.now)
+
+    assert routed == []

@@ -59,11 +59,12 @@ class EventLine:
 
 @dataclass(frozen=True)
 class GoldenFile:
-    """A captured log."""
+    """A captured log, and another version whose log was the same, if any."""
 
     name: str
     own_id: str
     version: str
+    also: str | None
     lines: list[EventLine]
 
 
@@ -80,7 +81,7 @@ def _unescaped(shown: str) -> bytes:
 
 
 def read_golden(path: Path) -> GoldenFile:
-    """The golden file at ``path``."""
+    """The golden file at ``path``, of the first version that it names."""
     header: dict[str, str] = {}
     lines: list[EventLine] = []
     for line in path.read_text().splitlines():
@@ -93,10 +94,15 @@ def read_golden(path: Path) -> GoldenFile:
         elif line and not line.startswith("#"):
             short, _, shown = line.partition(" | ")
             lines.append(EventLine(LOG_ROOT + short, _unescaped(shown), ()))
-    return GoldenFile(path.stem, header["own id"], header["version"], lines)
+    also = header.get("the same, but for times and ports, from")
+    return GoldenFile(path.stem, header["own id"], header["version"], also, lines)
 
 
 def golden_files() -> Iterator[GoldenFile]:
-    """All of them."""
+    """All of them, for each version."""
     for path in sorted(FOLDER.glob("*.txt")):
-        yield read_golden(path)
+        golden = read_golden(path)
+        yield golden
+        if golden.also is not None:
+            name = golden.also.rpartition(" ")[2]
+            yield replace(golden, name=name, version=golden.also)

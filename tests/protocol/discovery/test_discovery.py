@@ -113,18 +113,6 @@ def test_of_our_own_clients_only_who_hears_the_log_is_written_down():
 # Trust
 
 
-def test_everything_is_wanted_until_the_counts_agree():
-    agent = Driven()
-
-    agent.up()
-    assert agent.wanted == {"#"}
-    agent.counts(0)
-
-    assert agent.wanted == set()
-    assert agent.discovery.snapshot().trusted
-    assert agent.names() == ["discovery.untrusted", "discovery.trusted"]
-
-
 def test_without_widening_a_gap_is_only_reported():
     agent = Driven(widen=False)
 
@@ -165,28 +153,6 @@ def test_what_a_client_had_in_a_session_of_another_fate_makes_up_for_nobody(
     assert agent.wanted == {"a", "b", "c"}
 
 
-@pytest.mark.parametrize("agent_restarts", [False, True])
-def test_what_was_unheard_before_a_gap_makes_up_for_nobody_after_it(agent_restarts: bool):
-    agent = Driven()
-    agent.settle()
-    agent.log(*arrive("one", "a"))
-    agent.counts(2)  # somebody has "b", too
-    assert agent.wanted == {"a", "#"}
-
-    if agent_restarts:
-        agent = restarted(agent, away_ms=None)
-    else:
-        agent.down()
-    # "a" goes
-    agent.up()
-    agent.counts(1)
-
-    assert agent.wanted == {"a", "#"}
-    agent.log(*arrive("one", "a"), *arrive("two", "b"))
-    agent.counts(2)
-    assert agent.wanted == {"a", "b"}
-
-
 def test_who_came_and_went_since_we_are_back_is_not_kept_in_mind():
     agent = Driven()
     agent.settle()
@@ -224,36 +190,6 @@ def test_an_id_that_looks_like_a_log_line_harms_nobody(id: str):
     assert agent.wanted == {"precious"}
 
 
-def test_a_cut_filter_is_widened_to_its_whole_levels():
-    agent = Driven()
-    agent.settle()
-    agent.sys(CONNECTED, 1)
-    agent.log(ClientConnected("c", True, 4))
-
-    agent.log(Subscribed("c", 0, "a/b/" + "x" * 1_200))
-
-    assert agent.wanted == {"a/b/#"}
-    agent.sys(PLAIN, agent.own + 1)
-    agent.log(Unsubscribed("c", "a/b/" + "x" * 1_200))
-    agent.count_plain()
-    assert agent.wanted == set()
-
-
-def test_a_subscription_whose_client_id_fills_the_line_widens_until_it_is_gone():
-    agent = Driven()
-    agent.settle()
-    id = "i" * 1_200
-
-    agent.log(*arrive(id, "t"))
-    agent.sys(PLAIN, agent.own + 1)
-    agent.later(2_000)
-    assert agent.wanted == {"#"}
-
-    agent.log(leave(id))
-    agent.count_plain()
-    assert agent.wanted == set()
-
-
 def test_many_ambiguous_lines_make_few_notices():
     agent = Driven()
     agent.settle()
@@ -266,20 +202,6 @@ def test_many_ambiguous_lines_make_few_notices():
 
 
 # Policy, configuration, registrations
-
-
-def test_match_all_filters_stay_local_and_visible_unless_federated():
-    local, federated = Driven(), Driven(match_all="federate")
-
-    for agent in (local, federated):
-        agent.settle()
-        agent.log(*arrive("explorer", "#", "+/#", "+/+"))
-
-    assert local.wanted == {"+/+"}
-    assert local.discovery.snapshot().kept_local == {"#": 1, "+/#": 1}
-    assert federated.wanted == {"#", "+/#", "+/+"}
-    local.log(leave("explorer"))
-    assert local.discovery.snapshot().kept_local == {}
 
 
 @pytest.mark.parametrize(
@@ -325,30 +247,6 @@ def test_clients_that_come_and_go_leave_nothing_behind():
 
 
 # On disk
-
-
-def known_agent() -> Driven:
-    agent = Driven()
-    agent.settle()
-    agent.log(*arrive("clean", "a"), *arrive("keeper", "b", "$share/g/c", clean=False))
-    agent.apply(agent.discovery.on_regular_topic(b"registered", now_ms=agent.now_ms))
-    agent.counts(2, 1)
-    return agent
-
-
-@pytest.mark.parametrize(
-    ("away_ms", "session_present"), [(None, True), (60_000, True), (2_000, False)]
-)
-def test_any_other_restart_wants_everything_until_the_counts_agree(
-    away_ms: int | None, session_present: bool
-):
-    agent = restarted(known_agent(), away_ms=away_ms)
-
-    agent.up(session_present=session_present)
-    assert agent.wanted == {"a", "b", "c", "registered", "#"}
-
-    agent.counts(2, 1)
-    assert agent.wanted == {"a", "b", "c", "registered"}
 
 
 def test_readings_of_one_line_are_still_guesses_after_a_restart():

@@ -1,5 +1,6 @@
 """What our clients want, from every source, and what is wanted while that is not known."""
 
+import re
 from pathlib import Path
 
 from federator.protocol.discovery.log_lines import (
@@ -56,7 +57,7 @@ class Stage:
 
     def do(self, command, *words):
         options = {word[2:] for word in words if word.startswith("--")}
-        words = [word for word in words if not word.startswith("--")]
+        words = [repeated(word) for word in words if not word.startswith("--")]
         before, wanted = self.agent.discovery.snapshot(), set(self.agent.wanted)
         self.agent.notices.clear()
         self.agent.probes.clear()
@@ -121,6 +122,11 @@ class Stage:
                 self.agent = restarted(agent, away_ms=away_ms, outdated="outdated" in options)
             case _:
                 agent.log(*events(command, *words, options=options))
+
+
+def repeated(word):
+    """The word with ``x*3`` written out, as ``xxx``."""
+    return re.sub(r"(\S)\*(\d+)", lambda found: found[1] * int(found[2]), word)
 
 
 def parsed(text):

@@ -4,11 +4,16 @@
 filters of this world relate as they would among all topics.
 """
 
-from collections.abc import Sequence
+import contextlib
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import product
 
 from hypothesis import strategies as st
+
+from federator.protocol.filters.trie import levels_to_keep
 
 TOPICS = [
     "/".join(levels)
@@ -53,3 +58,19 @@ def matches_stupidly(filter: str, topic: str) -> bool:
 @cache
 def topics_of(filter: str) -> frozenset[str]:
     return frozenset(topic for topic in TOPICS if matches_stupidly(filter, topic))
+
+
+@contextlib.contextmanager
+def traced() -> Iterator[Callable[[], int]]:
+    """Within, the call tells how many bytes are held."""
+
+    def held_bytes() -> int:
+        levels_to_keep.cache_clear()
+        gc.collect()  # and with them what the interpreter keeps for tuples to come
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        yield held_bytes
+    finally:
+        tracemalloc.stop()

@@ -1,7 +1,5 @@
 from itertools import product
 
-import pytest
-
 from federator.protocol.filters import canonical, contains, join, overlaps
 from tests.protocol.filters.small_world import FILTERS, PLAIN_FILTERS, topics_of
 
@@ -36,35 +34,6 @@ def test_the_join_is_contained_in_every_filter_that_contains_both():
 
         assert both <= joined
         assert all(joined <= topics_of(c) for c in PLAIN_FILTERS if both <= topics_of(c)), (a, b)
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "joined"),
-    [
-        ("a/+", "+/b", "+/+"),
-        ("a", "a/b", "a/#"),
-        ("a/b", "a/b", "a/b"),
-        ("a/b/c", "a/x/c", "a/+/c"),
-        ("a/#", "a/b/c", "a/#"),
-        ("a/b/#", "a/+", "a/+/#"),
-        ("a/b/c", "x/y", "+/+/#"),
-        ("a", "b/c", "#"),
-        ("+/#", "a", "#"),
-        ("/#", "a/", "+/+/#"),
-        ("$s/a", "$s/b", "$s/+"),
-    ],
-)
-def test_examples_of_joins(a, b, joined):
-    assert join(a, b) == joined
-    assert join(b, a) == joined
-
-
-@pytest.mark.parametrize(("a", "b"), [("$s/a", "b/a"), ("$s/a", "+/a"), ("#", "$s"), ("$s", "$t")])
-def test_no_join_reaches_across_a_leading_dollar(a, b):
-    with pytest.raises(ValueError, match="starts with"):
-        join(a, b)
-    with pytest.raises(ValueError, match="starts with"):
-        join(b, a)
 
 
 def test_filters_with_the_same_topics_have_one_canonical_name():

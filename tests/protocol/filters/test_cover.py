@@ -1,15 +1,11 @@
-import gc
 import random
 import time
-import tracemalloc
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.protocol.filters import Cover, CoverChange, canonical, contains, join, overlaps
-from federator.protocol.filters.trie import levels_to_keep
-from tests.protocol.filters.small_world import TOPICS, plain_filters, topics_of
+from tests.protocol.filters.small_world import TOPICS, plain_filters, topics_of, traced
 
 filter_sets = st.frozensets(plain_filters, max_size=8)
 updates = st.lists(st.tuples(filter_sets, filter_sets), max_size=12)
@@ -72,65 +68,6 @@ def test_undoing_an_update_undoes_its_change(before, more):
     assert cover.filters == first
 
 
-def test_overlapping_filters_are_replaced_by_their_join_and_come_back():
-    cover = Cover()
-
-    assert cover.update(["a/+"]) == CoverChange(("a/+",), ())
-    assert cover.update(["+/b", "x"]) == CoverChange(("+/+", "x"), ("a/+",))
-    assert cover.update(["c/d", "c/d"]) == CoverChange()
-    assert cover.update(["a/+"], ["a/+"]) == CoverChange()
-    assert cover.update([], ["a/+"]) == CoverChange(("+/b", "c/d"), ("+/+",))
-
-
-def test_a_join_that_meets_others_swallows_them():
-    cover = Cover()
-    cover.update(["p/q", "u/v/w", "a/+"])
-
-    change = cover.update(["+/b"])
-
-    assert change == CoverChange(("+/+",), ("a/+", "p/q"))
-    assert cover.filters == ("+/+", "u/v/w")
-
-
-def test_both_names_of_match_all_are_one_subscription():
-    cover = Cover()
-
-    assert cover.update(["+/#"]) == CoverChange(("#",), ())
-    assert cover.update(["a"]) == CoverChange()
-    assert cover.update(["#"]) == CoverChange()
-    assert cover.update([], ["+/#"]) == CoverChange()
-    assert cover.update([], ["#"]) == CoverChange(("a",), ("#",))
-
-
-def test_removing_what_nobody_wants_changes_nothing():
-    cover = Cover()
-    cover.update(["a/+", "+/b"])
-
-    assert cover.update([], ["+/+", "a/b", "z", "$SYS/x"]) == CoverChange()
-    assert not cover.update([], [])
-
-
-def test_a_dollar_filter_is_refused_and_nothing_of_that_update_happens():
-    cover = Cover()
-    cover.update(["a"])
-
-    with pytest.raises(ValueError, match="does not travel"):
-        cover.update(["b", "$SYS/#"], ["a"])
-
-    assert cover.filters == ("a",)
-    assert cover.update([], []) == CoverChange()
-
-
-def test_wanted_filters_know_what_covers_them():
-    cover = Cover()
-    cover.update(["a/+", "+/b", "x"])
-
-    assert cover.covering("a/+") == "+/+"
-    assert cover.covering("x") == "x"
-    assert cover.covering("a/b") is None
-    assert cover.covering("+/+") is None
-
-
 def changed_one_by_one(added, removed):
     """Seconds for ``added`` and then ``removed``, one update each; and the cover."""
     cover = Cover()
@@ -171,17 +108,12 @@ def test_a_wide_filter_swallows_and_releases_thousands():
 
 
 def test_a_cover_that_emptied_holds_no_memory():
-    tracemalloc.start()
-    try:
+    with traced() as held_bytes:
         cover = Cover()
-        before, _ = tracemalloc.get_traced_memory()
+        before = held_bytes()
         cover.update([f"a/{i}" for i in range(5_000)] + ["a/#", "b/+", "+/c"])
         cover.update([], [f"a/{i}" for i in range(5_000)] + ["a/#", "b/+", "+/c"])
-        levels_to_keep.cache_clear()
-        gc.collect()  # and with them what the interpreter keeps for tuples to come
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        after = held_bytes()
 
     assert cover.filters == ()
     assert after - before < 10_000
@@ -190,18 +122,15 @@ def test_a_cover_that_emptied_holds_no_memory():
 def test_a_wanted_filter_that_is_alone_again_costs_as_little_as_before():
     wide = [f"a{i}/#" for i in range(2_000)]
     below = [f"a{i}/b" for i in range(2_000)]
-    tracemalloc.start()
-    try:
+    with traced() as held_bytes:
         cover = Cover()
         cover.update(wide)
-        alone, _ = tracemalloc.get_traced_memory()
+        alone = held_bytes()
         cover.update(wide)
-        again, _ = tracemalloc.get_traced_memory()
+        again = held_bytes()
         cover.update(below)
         cover.update([], below)
-        released, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        released = held_bytes()
 
     assert cover.filters == tuple(sorted(wide))
     assert again < 1.1 * alone
@@ -210,16 +139,13 @@ def test_a_wanted_filter_that_is_alone_again_costs_as_little_as_before():
 
 def test_a_group_that_shrank_gives_back_its_room():
     below = [f"a/{i}" for i in range(20_000)]
-    tracemalloc.start()
-    try:
+    with traced() as held_bytes:
         cover = Cover()
         cover.update(["a/#"])
-        before, _ = tracemalloc.get_traced_memory()
+        before = held_bytes()
         cover.update(below)
         cover.update([], below[1:])
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        after = held_bytes()
 
     assert cover.covering("a/0") == cover.covering("a/#") == "a/#"
     assert after - before < 20_000

@@ -4,11 +4,9 @@ The clever way, in which each agent decides from what it hears of others, meets 
 knows all clients and counts.
 """
 
-import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from federator.protocol.effects import FilterRoute
 from federator.protocol.events import CollectsChanged, StatusChanged
 from federator.protocol.forwarding.explanation import explain
 from federator.protocol.forwarding.forwarding import KEPT, Forwarder
@@ -99,89 +97,3 @@ def test_agents_keep_what_the_planner_would(federation):
                 explained = explain(forwarder, topic)
                 assert explained.kept is (topic in kept)
                 assert not (explained.kept and explained.next_hops)
-
-
-def route(*brokers, collected=False, local=False, next_hops=()):
-    return FilterRoute(local, bool(brokers or next_hops), next_hops, brokers, collected)
-
-
-@pytest.fixture
-def forwarder():
-    made = Forwarder()
-    made.set_destination(1, 1)
-    made.set_destination(3, 3)
-    made.set_route("a/#", route(1, collected=True))
-    made.keep(KeepPolicy.NS)
-    return made
-
-
-def test_what_only_a_collector_wants_is_kept_while_the_policy_is_in_force(forwarder):
-    assert forwarder.route_topic("a/b") is KEPT
-    assert forwarder.keeps("a/b")
-    assert "broker 1" in explain(forwarder, "a/b").why
-
-    forwarder.set_route("a/b", route(3))
-    assert "who does not say that he collects it" in explain(forwarder, "a/b").why
-    forwarder.set_route("a/b", None)
-    forwarder.share(frozenset({"a/+"}))
-    assert "a shared group wants it" in explain(forwarder, "a/b").why
-    forwarder.share(frozenset())
-
-    forwarder.keep(None)
-
-    assert explain(forwarder, "a/b").why == "goes to the next hops"
-    assert forwarder.route_topic("a/b").sends
-    assert not forwarder.keeps("a/b")
-
-
-@pytest.mark.parametrize("other", [route(3), route(next_hops=(3,))])
-def test_whoever_else_wants_it_gets_it_at_once_and_the_collector_too(forwarder, other):
-    forwarder.route_topic("a/b")
-
-    forwarder.set_route("a/b", other)
-
-    assert [hop for hop, _ in forwarder.route_topic("a/b").sends] == [1, 3]
-    assert forwarder.route_topic("a/c") is KEPT
-
-    forwarder.set_route("a/b", None)
-
-    assert forwarder.route_topic("a/b") is KEPT
-
-
-def test_who_wants_it_and_is_out_of_reach_keeps_it_from_being_kept(forwarder):
-    forwarder.set_route("a/b", FilterRoute(local=False, wanted=True, next_hops=()))
-
-    assert forwarder.route_topic("a/b") not in (None, KEPT)
-
-
-def test_a_shared_group_elsewhere_is_somebody_else(forwarder):
-    assert forwarder.route_topic("a/b") is KEPT
-
-    forwarder.share(frozenset({"a/+"}))
-
-    assert forwarder.route_topic("a/b") not in (None, KEPT)
-    assert forwarder.route_topic("a/b/c") is KEPT
-
-    forwarder.share(frozenset())
-
-    assert forwarder.route_topic("a/b") is KEPT
-
-
-def test_under_lp_somebody_here_must_want_it_for_sure(forwarder):
-    forwarder.keep(KeepPolicy.LP)
-    assert forwarder.route_topic("a/b") not in (None, KEPT)
-
-    forwarder.set_route("a/b", route(local=True))
-    forwarder.set_route("#", route(local=True))
-    forwarder.widen(True, frozenset({"#"}))
-
-    assert forwarder.route_topic("a/b") is KEPT
-    assert forwarder.route_topic("a/c") not in (None, KEPT)
-
-
-def test_rules_go_before_plans_and_what_nobody_wants_is_not_kept_but_unwanted():
-    forwarder = Forwarder(allows_export=lambda topic: topic != "a/b")
-    forwarder.set_route("a/#", route(1, collected=True))
-    forwarder.keep(KeepPolicy.NS)
-
-    assert [forwarder.route_topic(topic) for topic in ("a/b", "b", "a/c")] == [None, None, KEPT]

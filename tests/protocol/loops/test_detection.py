@@ -2,7 +2,9 @@
 
 import heapq
 import random
+from collections import defaultdict
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -10,18 +12,15 @@ from hypothesis import strategies as st
 
 from federator.protocol.loops import detection as loops
 from federator.protocol.loops.detection import (
-    RETEST_MS,
-    ROUNDS,
     ROUNDS_AGAIN,
     Fate,
     LoopDetector,
-    LoopFound,
     LoopParameters,
-    LoopsOver,
     Release,
     without_repetition,
 )
 from federator.protocol.loops.suspicions import CLEARED_MS_MIN
+from tests.transcripts import play, scenes
 
 PARAMETERS = LoopParameters(turnaround_ms_max=80, repeats_min=8, window_ms=2_000)
 
@@ -54,6 +53,7 @@ class World:
         self.now_ms = 0
         self.passed = []
         self.longest_hold_ms = 0
+        self.releases = 0
         self.effects = []
         self._due = []
         self._held = []
@@ -99,6 +99,7 @@ class World:
     def _perform(self, effects):
         for effect in effects:
             if isinstance(effect, Release):
+                self.releases += 1
                 held, self._held = self._held, []
                 for since_ms, topic, payload in held:
                     self.longest_hold_ms = max(self.longest_hold_ms, self.now_ms - since_ms)
@@ -115,79 +116,108 @@ class World:
         return [p for at, t, p in self.passed if at >= at_ms and topic in (None, t)]
 
 
-def test_one_publication_that_goes_round_is_found_and_stopped_within_two_seconds():
-    world = World()
-    world.publish("t", "m", at_ms=0)
+class Stage:
+    """A world; ``run MS`` prints, up to then, what was let in, found and dropped.
 
-    world.run(2_000)
+    ``series`` publishes so many different payloads, ``steady`` the same, ``crowd`` one on each of
+    so many topics, ``--each`` in a millisecond. ``ends``: the bridge carries nothing any longer.
+    """
 
-    assert world.effects == [LoopFound("t", 30)]
-    assert world.detector.loop_count == 1
-    before = len(world.passed)
-    world.run(10_000)
-    assert len(world.passed) == before, "the storm has stopped"
-    assert world.detector.dropped == 1
+    def __init__(self):
+        self._world()
+
+    def do(self, command, *words):
+        options = dict(word[2:].split("=") for word in words if word.startswith("--"))
+        words = [word for word in words if not word.startswith("--")]
+        return getattr(self, f"_{command.replace('-', '_')}")(*words, **options) or ()
+
+    def _world(self, *, way="12-12", loops="all", retest="yes", trusted=None):
+        least, most = map(int, way.split("-"))
+        options = {} if trusted is None else {"trusted": lambda topic: topic == trusted}
+        self.world = World(
+            way_ms=lambda chance: least if least == most else chance.randint(least, most),
+            looping=lambda topic: loops in ("all", topic),
+            retest=retest == "yes",
+            **options,
+        )
+        self.seen, self.counts = 0, (0, 0, 0)
+
+    def _publish(self, topic, payload, at):
+        self.world.publish(topic, payload, at_ms=int(at))
+
+    def _series(self, topic, count, **when):
+        for number in range(int(count)):
+            at_ms = int(when["from"]) + int(when["every"]) * number
+            self.world.publish(topic, str(number), at_ms=at_ms)
+
+    def _steady(self, topic, payload, *, every, until, **when):
+        begins = {"from_ms": int(when.get("from", 0))}
+        self.world.steady(topic, payload, every_ms=int(every), until_ms=int(until), **begins)
+
+    def _crowd(self, count, *, each):
+        for number in range(int(count)):
+            self.world.publish(f"t/{number}", "m", at_ms=number // int(each))
+
+    def _run(self, until):
+        self.world.run(int(until))
+        return self._news()
+
+    def _run_until_held(self):
+        while not self.world._held:
+            self.world.run(self.world.now_ms + 1)
+
+    def _news(self):
+        world, found = self.world, defaultdict(list)
+        for _, topic, payload in world.passed[self.seen :]:
+            found[topic].append(payload)
+        self.seen = len(world.passed)
+        if len(found) > 3:
+            yield f"{sum(map(len, found.values()))} let in on {len(found)} topics"
+        else:
+            for topic, payloads in found.items():
+                order = ", in order" * (payloads == sorted(payloads, key=float_or_zero))
+                yield f"{topic}: {len(payloads)} let in, {len({*payloads})} different{order}"
+        yield from map(str, world.effects)
+        world.effects.clear()
+        detector = world.detector
+        counts = (detector.loop_count, detector.dropped, world.longest_hold_ms)
+        if counts != self.counts:
+            yield "loops {}, dropped {}, held for {} ms".format(*counts)
+        self.counts = counts
+
+    def _ends(self):
+        self.world.looping = lambda topic: False
+
+    def _intake(self, topic, payload):
+        world = self.world
+        yield world.detector.on_intake(topic, (topic, payload), now_ms=world.now_ms).name
+
+    def _delivered(self, topic, payload):
+        world = self.world
+        world.detector.on_delivered(topic, (topic, payload), now_ms=world.now_ms)
+
+    def _forget(self):
+        return map(str, self.world.detector.forget_all())
+
+    def _no_room(self):
+        detector = self.world.detector
+        yield from map(str, detector.on_room_spent(now_ms=self.world.now_ms))
+        yield f"suspects {detector.suspects}"
+
+    def _deadline(self):
+        yield str(self.world.detector.next_deadline_ms())
+
+    def _tests(self):
+        yield f"{self.world.releases} tests"
 
 
-def test_of_an_established_loop_each_publication_is_let_in_once():
-    world = World()
-    world.publish("t", "m", at_ms=0)
-    world.run(3_000)
-
-    for number in range(100):
-        world.publish("t", str(number), at_ms=3_000 + 37 * number)
-    world.run(10_000)
-
-    assert world.passed_since(3_000) == [str(n) for n in range(100)]
+def float_or_zero(payload):
+    return float(payload) if payload[0].isdigit() else 0.0
 
 
-def test_equal_publications_on_an_established_loop_are_let_in_as_often_as_published():
-    world = World()
-    world.publish("t", "m", at_ms=0)
-    world.run(3_000)
-
-    world.steady("t", "same", from_ms=3_000, every_ms=5, until_ms=4_000)
-    world.run(8_000)
-
-    assert len(world.passed_since(3_000)) == 200
-
-
-def test_a_loop_under_a_client_that_keeps_publishing_is_found_too():
-    world = World()
-    for number in range(2_000):
-        world.publish("t", str(number), at_ms=number)
-
-    world.run(4_000)
-
-    assert [type(effect) for effect in world.effects] == [LoopFound]
-    assert set(world.passed_since(0)) == {str(n) for n in range(2_000)}
-
-
-def test_loops_on_many_topics_are_told_once_and_all_broken():
-    world = World()
-    for number in range(300):
-        world.publish(f"t/{number}", "m", at_ms=number // 10)
-
-    world.run(10_000)
-    before = len(world.passed)
-    world.run(20_000)
-
-    assert len(world.effects) == 1
-    assert world.detector.loop_count == 300
-    assert len(world.passed) == before
-
-
-def test_a_storm_that_makes_the_way_round_long_is_broken_too():
-    world = World(way_ms=lambda chance: 600 + chance.randint(0, 100))
-    for number in range(1_500):
-        world.publish(f"t/{number}", "m", at_ms=number // 5)
-
-    world.run(60_000)
-    before = len(world.passed)
-    world.run(100_000)
-
-    assert world.detector.loop_count == 1_500
-    assert len(world.passed) == before
+@scenes(Path(__file__).with_name("detection.txt"))
+def test_transcript(path, number):
+    play(path, number, Stage())
 
 
 @pytest.mark.parametrize("way_ms", [3, 12, 40, 70])
@@ -220,16 +250,6 @@ def test_what_clients_publish_on_a_new_topic_while_it_is_tested_arrives_once_it_
     assert world._held == []
 
 
-def test_what_was_delivered_here_and_comes_in_is_a_repetition_where_a_loop_is_known():
-    world = World(retest=False)
-    world.publish("t", "m", at_ms=0)
-    world.run(5_000)
-
-    world.detector.on_delivered("new", ("new", "m"), now_ms=6_000)
-
-    assert world.detector.on_intake("new", ("new", "m"), now_ms=6_005) is Fate.HOLD
-
-
 @pytest.mark.parametrize("every_ms", [1, 7, 12, 30, 60, 79])
 @pytest.mark.parametrize("seed", range(3))
 def test_beside_a_known_loop_too_a_client_that_repeats_itself_loses_nothing(every_ms, seed):
@@ -242,27 +262,6 @@ def test_beside_a_known_loop_too_a_client_that_repeats_itself_loses_nothing(ever
     assert list(world.detector.loops) == ["t"]
     assert len(world.passed_since(0, "free")) == len(range(5_000, 65_000, every_ms))
     assert world.longest_hold_ms <= 8 * PARAMETERS.turnaround_ms_max
-
-
-def test_where_the_end_of_a_loop_is_told_it_is_not_tested_again():
-    world = World(retest=False)
-    world.publish("t", "m", at_ms=0)
-
-    world.run(3_000)
-
-    assert world.detector.loop_count == 1
-    assert world.detector.next_deadline_ms() is None
-
-
-def test_only_topics_that_the_bridge_carries_are_broken():
-    world = World(looping=lambda topic: topic == "bridged")
-    world.publish("bridged", "m", at_ms=0)
-    world.steady("free", "m", every_ms=10, until_ms=20_000)
-
-    world.run(20_000)
-
-    assert list(world.detector.loops) == ["bridged"]
-    assert len(world.passed_since(0, "free")) == 2_000
 
 
 @pytest.mark.parametrize("every_ms", [1, 7, 12, 30, 60, 79])
@@ -327,31 +326,6 @@ def test_a_topic_in_doubt_is_left_alone_for_longer_each_time():
     assert gaps[0] >= CLEARED_MS_MIN
 
 
-def test_a_loop_that_ends_while_the_bridge_stays_is_noticed_by_the_next_tests():
-    world = World()
-    world.publish("t", "m", at_ms=0)
-    world.run(3_000)
-    world.looping = lambda topic: False
-
-    world.steady("t", "21.5", from_ms=3_000, every_ms=100, until_ms=400_000)
-    world.run(3_000 + 10 * RETEST_MS)
-
-    assert [type(effect) for effect in world.effects] == [LoopFound, LoopsOver]
-    since_ms = world.now_ms
-    world.run(400_000)
-    assert len(world.passed_since(since_ms)) == (400_000 - since_ms) // 100
-
-
-def test_a_loop_that_lasts_is_not_forgotten_by_its_tests():
-    world = World()
-    world.steady("t", "21.5", every_ms=100, until_ms=200_000)
-
-    world.run(200_000)
-
-    assert [type(effect) for effect in world.effects] == [LoopFound]
-    assert world.passed_since(100_000) == ["21.5"] * 1_000
-
-
 @pytest.mark.parametrize("seed", [1, 3, 4])
 def test_a_loop_that_gives_way_to_another_during_its_test_is_not_judged(seed, monkeypatch):
     monkeypatch.setattr(loops, "LOOPS_MAX", 1)
@@ -362,58 +336,6 @@ def test_a_loop_that_gives_way_to_another_during_its_test_is_not_judged(seed, mo
     world.run(40_000)
 
     assert world.detector.loop_count == 1
-
-
-def test_when_the_bridge_goes_nothing_is_held_or_stopped_any_more():
-    world = World()
-    world.publish("t", "m", at_ms=0)
-    world.run(3_000)
-    world.publish("t", "n", at_ms=3_000)
-    world.run(3_001)
-
-    assert world.detector.forget_all() == [LoopsOver(1)]
-    assert world.detector.on_intake("t", ("t", "n"), now_ms=3_002) is Fate.PASS
-    assert world.detector.next_deadline_ms() is None
-
-
-def test_what_is_held_when_the_bridge_goes_is_released():
-    world = World(looping=lambda topic: False)
-    world.steady("t", "m", every_ms=10, until_ms=200)
-    world.run(100)
-    assert world.detector.on_intake("t", "m", now_ms=100) is Fate.HOLD
-
-    assert world.detector.forget_all() == [Release()]
-
-
-def test_a_test_that_runs_out_of_room_proves_nothing():
-    world = World()
-    world.publish("t", "m", at_ms=0)
-    while not world._held:
-        world.run(world.now_ms + 1)
-
-    assert world.detector.on_room_spent(now_ms=world.now_ms) == [Release()]
-    assert world.detector.suspects == 0
-
-
-def test_a_trusted_topic_is_never_held():
-    world = World(trusted=lambda topic: topic == "t")
-    world.publish("t", "m", at_ms=0)
-
-    world.run(1_000)
-
-    assert world.effects == []
-    assert world.longest_hold_ms == 0
-
-
-def test_what_was_delivered_here_is_not_let_in_when_a_bridge_brings_it():
-    world = World()
-    world.publish("t", "m", at_ms=0)
-    world.run(3_000)
-
-    world.detector.on_delivered("t", ("t", "n"), now_ms=3_000)
-    fates = [world.detector.on_intake("t", ("t", "n"), now_ms=3_001) for _ in range(2)]
-
-    assert fates == [Fate.DROP, Fate.PASS]
 
 
 @pytest.mark.parametrize(
@@ -428,18 +350,3 @@ def test_what_was_delivered_here_is_not_let_in_when_a_bridge_brings_it():
 )
 def test_a_topic_that_grows_on_each_way_round_keeps_its_key(topic, short):
     assert without_repetition(topic) == short
-
-
-def test_a_loop_needs_as_many_tests_as_rounds():
-    world = World()
-    world.publish("t", "m", at_ms=0)
-    releases = []
-    perform = world._perform
-    world._perform = lambda effects: (
-        releases.extend(e for e in effects if e == Release()),
-        perform(effects),
-    )
-
-    world.run(5_000)
-
-    assert len(releases) == ROUNDS

@@ -24,45 +24,6 @@ def gates():
     return LinkPolicies({GUARDED: LinkRules(imports=["in/#"], exports=["out/#"], deny=["+/no"])})
 
 
-def test_publications_that_may_not_come_are_taken_out_of_the_middle_of_a_frame():
-    guard = gates()
-    a, b = packet("in/a"), packet("in/b", qos=1)
-
-    let_in = guard.incoming(frame(a, packet("in/no"), b, packet("out/a")))
-
-    assert bytes(let_in.body) == a + b
-    assert let_in.publications == 2
-    assert (guard.withheld_in, guard.withheld_out) == (2, 0)
-
-
-def test_publications_that_may_not_go_are_taken_out_whatever_parts_they_lie_in():
-    guard = gates()
-    a, b = packet("out/a"), packet("out/b")
-    made = frame(a, packet("in/a"), b)
-    run = bytes(made.body)
-
-    let_out = guard.outgoing(GUARDED, made, [run[:7], run[7:]])
-
-    assert bytes(let_out.body) == a + b
-    assert (guard.withheld_in, guard.withheld_out) == (0, 1)
-
-
-def test_a_frame_that_may_cross_whole_is_the_same_object():
-    guard = gates()
-    made = frame(packet("in/a"))
-
-    assert guard.incoming(made) is made
-
-
-def test_nothing_is_left_of_a_frame_that_rules_stop():
-    guard = gates()
-    made = frame(packet("secret"), packet("in/no"))
-
-    assert guard.incoming(made) is None
-    assert guard.outgoing(GUARDED, made, [made.body]) is None
-    assert (guard.withheld_in, guard.withheld_out) == (2, 2)
-
-
 def test_a_link_without_rules_is_not_even_looked_at():
     guard = gates()
     made = frame(b"no packet at all", sender=OTHER)
@@ -75,14 +36,6 @@ def test_a_link_without_rules_is_not_even_looked_at():
 
 def test_what_cannot_be_read_does_not_cross_a_link_with_rules():
     assert gates().incoming(frame(b"\x30\xff", packet("in/a"))) is None
-
-
-def test_rules_for_all_others_hold_for_whom_none_are_given():
-    guard = LinkPolicies({GUARDED: LinkRules()}, LinkRules(deny=["secret"]))
-    secret = packet("secret")
-
-    assert guard.incoming(frame(secret, sender=OTHER)) is None
-    assert guard.incoming(frame(secret, sender=GUARDED)) is not None
 
 
 def test_a_frame_under_custody_crosses_empty_so_that_nobody_misses_it():
@@ -134,16 +87,3 @@ def test_a_parcel_that_must_be_confirmed_crosses_empty_and_one_of_qos_0_does_not
     assert unpack(pack(crossed)) == crossed
     assert guard.outgoing(GUARDED, plain, [plain.body]) is None
     assert guard.withheld_out == 2
-
-
-def test_other_rules_hold_for_the_next_frame_and_what_was_counted_stays():
-    guard = LinkPolicies()
-    sent = frame(packet("a"), packet("b"))
-    assert (guard.active, guard.incoming(sent)) == (False, sent)
-
-    assert guard.follow({GUARDED: LinkRules(deny=["b"])}, LinkRules())
-    assert not guard.follow({GUARDED: LinkRules(deny=["b"])}, LinkRules())
-    assert guard.incoming(sent).publications == 1
-    assert guard.follow({}, LinkRules())
-
-    assert (guard.active, guard.incoming(sent), guard.withheld_in) == (False, sent, 1)

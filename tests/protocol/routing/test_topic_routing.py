@@ -56,15 +56,6 @@ def test_a_filter_wanted_in_both_ways_has_one_route_for_both():
     assert network.lost == []
 
 
-def test_filters_beyond_the_bound_are_refused_and_told():
-    network = Network(LINE, parameters=Parameters(strategy=Strategy.SHORTEST_PATH, filters_max=2))
-    network.subscribe(4, "a", "b", "c")
-    network.run(1_000)
-
-    assert len(network.nodes[4].topic_routing.states) == 2
-    assert "filters.refused" in [n.name for _, node, n in network.notices if node == 4]
-
-
 @st.composite
 def federations(draw):
     """A connected graph with costs, who wants what, and how each broker asks."""

@@ -1,6 +1,8 @@
 """Words that are signed one by one: whose they are, for whom, and that none is said twice."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,6 @@ from federator.protocol.messages.operators import Drain
 from federator.protocol.telemetry import records, replay
 from federator.protocol.trust.authority import Authority
 from federator.protocol.trust.words import (
-    LATE_MAX_US,
     SPEAKERS_MAX,
     Wanted,
     WordJudge,
@@ -20,6 +21,7 @@ from federator.protocol.trust.words import (
 from federator.runtime.trust.crypto import verify
 from federator.runtime.trust.key_maker import KeyMaker
 from federator.runtime.trust.words import vouch_by
+from tests.transcripts import play, scenes
 
 NOW_S = 1_800_000_000
 TOPIC = "$fed/fed/drain"
@@ -54,6 +56,66 @@ def refused(judge, payload, role="operator", topic=TOPIC, **options):
     return str(told.value)
 
 
+class Stage:
+    """Speakers of a federation, and who judges what they say.
+
+    ``sign SPEAKER WORD`` records a word of ``--to`` whom it is; ``check WORD ROLE`` prints whether
+    the newest ``judge``, of roles that must sign, believes it. ``plain`` is a word without a proof.
+    """
+
+    def __init__(self):
+        self.world, self.signers, self.keys = World(), {}, {}
+        self.said = {"plain": BODY, "garbled": BODY[:-1] + b',"proof":"!"}'}
+
+    def do(self, command, *words):
+        options = dict(word[2:].split("=", 1) for word in words if word.startswith("--"))
+        words = [word for word in words if not word.startswith("--") and word != "as"]
+        return getattr(self, f"_{command}")(*words, **options) or ()
+
+    def _speaker(self, name, role, *, world=None):
+        world = world or self.world
+        self.keys[name], _ = world.maker.issue(0, days=1, now_s=NOW_S, role=role, name=name)
+        self._restart(name)
+
+    def _stranger(self, name, role):
+        self._speaker(name, role, world=World())
+
+    def _restart(self, name):
+        self.signers[name] = WordSigner(vouch_by(self.keys[name]), lambda: self.world.now_us)
+
+    def _sign(self, name, word, *, to="", will=""):
+        to = {"to": place_of(to)} if to else {}
+        self.said[word] = self.signers[name].sign(TOPIC, BODY, is_will=bool(will), **to)
+
+    def _later(self, us):
+        self.world.now_us += int(us)
+
+    def _judge(self, *required):
+        self.judge = self.world.judge(*required)
+
+    def _check(self, word, role, *, to="", topic=TOPIC, broker="3", more="", **wanted):
+        payload = self.said[word].replace(b"3", broker.encode(), 1)
+        payload = payload[:-1] + b',"broker":%s}' % more.encode() if more else payload
+        options = wanted | ({"to": place_of(to)} if to else {})
+        options |= {"ages": True} if "ages" in wanted else {}
+        try:
+            self.judge.check(topic, payload, Wanted(role, **options))
+        except DecodeError as refusal:
+            yield re.sub("[0-9a-f]{16}", "(a number)", str(refusal))
+        else:
+            yield "believed"
+
+
+def place_of(text):
+    """A broker, or the run of an agent."""
+    return at(int(text)) if text.isdecimal() else text.encode().ljust(16)
+
+
+@scenes(Path(__file__).with_name("words.txt"))
+def test_transcript(path, number):
+    play(path, number, Stage())
+
+
 def test_a_proven_word_is_believed_and_read_by_who_knows_nothing_of_proofs(world):
     word = world.signer("operator", "ann").sign(TOPIC, BODY, to=RUN)
 
@@ -61,80 +123,6 @@ def test_a_proven_word_is_believed_and_read_by_who_knows_nothing_of_proofs(world
 
     assert decode(Drain, word) == Drain(3, True)
     assert json.loads(word)["broker"] == 3
-
-
-def test_nothing_of_a_word_can_be_another(world):
-    word = world.signer("operator", "ann").sign(TOPIC, BODY, to=RUN)
-    stranger = World().signer("operator", "ann").sign(TOPIC, BODY, to=RUN)
-
-    judge = world.judge("operator")
-
-    assert "without its signature" in refused(judge, BODY, to=RUN)
-    assert "is wrong" in refused(judge, word.replace(b"3", b"4", 1), to=RUN)
-    assert "is wrong" in refused(judge, word, topic="$fed/other/drain", to=RUN)
-    assert "earlier start" in refused(judge, word, to=b"s" * 16)
-    assert "does not speak as gateway" in refused(judge, word, "gateway", to=RUN)
-    assert "in the name of bob" in refused(judge, word, name="bob", to=RUN)
-    assert "not trusted" in refused(judge, stranger, to=RUN)
-    assert "proof" in refused(judge, BODY[:-1] + b',"proof":"!"}', to=RUN)
-    judge.check(TOPIC, word, Wanted("operator", to=RUN))
-
-
-def test_a_field_behind_the_proof_is_none_of_the_word(world):
-    word = world.signer("operator", "ann").sign(TOPIC, BODY, to=RUN)
-
-    assert "proof" in refused(world.judge(), word[:-1] + b',"broker":4}', to=RUN)
-
-
-def test_a_word_is_believed_once_in_each_place(world):
-    signer, judge = world.signer("gateway", "a"), world.judge()
-    first, second = signer.sign(TOPIC, BODY), signer.sign(TOPIC, BODY)
-
-    judge.check(TOPIC, second, Wanted("gateway"))
-
-    for payload in (first, second):
-        assert "came before" in refused(judge, payload, "gateway")
-        judge.check(TOPIC, payload, Wanted("gateway", place=2))
-
-
-def test_numbers_grow_though_the_clock_goes_back(world):
-    signer, judge = world.signer("gateway", "a"), world.judge()
-    judge.check(TOPIC, signer.sign(TOPIC, BODY), Wanted("gateway"))
-    world.now_us -= 5_000_000
-
-    judge.check(TOPIC, signer.sign(TOPIC, BODY), Wanted("gateway"))
-
-
-@pytest.mark.parametrize("way", [-1, 1])
-def test_where_age_counts_an_old_word_is_not_believed(world, way):
-    word = world.signer("gateway", "a").sign(TOPIC, BODY)
-    world.now_us += way * (LATE_MAX_US + 1)
-
-    assert "clocks" in refused(world.judge(), word, "gateway", ages=True)
-    world.judge().check(TOPIC, word, Wanted("gateway"))
-
-
-def test_a_will_ends_what_was_said_since_its_connection_and_nothing_later(world):
-    signer, judge = world.signer("gateway", "a"), world.judge()
-    will, said = signer.sign(TOPIC, BODY, is_will=True), signer.sign(TOPIC, BODY)
-
-    judge.check(TOPIC, said, Wanted("gateway"))
-    judge.check(TOPIC, will, Wanted("gateway"))
-
-    assert "came before" in refused(judge, signer.sign(TOPIC, BODY), "gateway")
-    signer.sign(TOPIC, BODY, is_will=True)  # it connects again
-    judge.check(TOPIC, signer.sign(TOPIC, BODY), Wanted("gateway"))
-    assert "came before" in refused(judge, will, "gateway")
-
-
-def test_who_has_proven_a_word_has_to_go_on_doing_so(world):
-    judge = world.judge()
-    judge.check(TOPIC, BODY, Wanted("gateway", name="a"))
-
-    judge.check(TOPIC, world.signer("gateway", "a").sign(TOPIC, BODY), Wanted("gateway", name="a"))
-
-    assert "without its signature" in refused(judge, BODY, "gateway", name="a")
-    judge.check(TOPIC, BODY, Wanted("gateway", name="b"))
 
 
 def test_no_garbage_raises_anything_else(world):
@@ -152,30 +140,6 @@ def test_a_gateways_certificate_is_none_of_an_agent(world):
         authority.judge(keys.certificate, now_s=NOW_S)
 
     assert authority.judge(keys.certificate, now_s=NOW_S, role="gateway").name == "a"
-
-
-def test_a_speaker_without_a_will_is_heard_after_an_earlier_start_with_one(world):
-    judge, keys = (
-        world.judge("gateway"),
-        world.maker.issue(0, days=1, now_s=NOW_S, role="gateway", name="a"),
-    )
-    former = WordSigner(vouch_by(keys[0]), lambda: world.now_us)
-    former.sign("will", BODY, is_will=True)
-    judge.check(TOPIC, former.sign(TOPIC, BODY), Wanted("gateway"))
-    world.now_us += 1_000
-
-    said = WordSigner(vouch_by(keys[0]), lambda: world.now_us).sign(TOPIC, BODY)
-
-    judge.check(TOPIC, said, Wanted("gateway"))
-
-
-def test_a_word_for_one_broker_is_worth_nothing_at_another(world):
-    word = world.signer("gateway", "a").sign(TOPIC, BODY, to=at(1))
-    judge = world.judge("gateway")
-
-    for wrong in (at(0), at(2)):
-        assert "for another" in refused(judge, word, "gateway", to=wrong)
-    judge.check(TOPIC, word, Wanted("gateway", to=at(1)))
 
 
 def test_runs_with_one_key_are_told_apart_and_have_no_other_role_forgotten(world):

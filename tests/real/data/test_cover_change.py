@@ -78,10 +78,8 @@ async def come_and_go(client):
 @pytest.fixture
 async def pair(tmp_path):
     options = {"broker_options": (*QUICK, *DEEP), "redundancy": 1}
-    made = RunningGrid(Grid(1, 2), tmp_path, link_delay_ms=0, **options)
-    await made.start()
-    yield made
-    await made.stop()
+    async with RunningGrid(Grid(1, 2), tmp_path, link_delay_ms=0, **options) as made:
+        yield made
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

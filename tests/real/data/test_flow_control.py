@@ -67,18 +67,16 @@ def assert_served(row, publisher, subscriber, *, first, last):
 
 @pytest.fixture
 async def line(tmp_path):
-    grid = RunningGrid(
+    async with RunningGrid(
         Grid(1, 3, 0),
         tmp_path,
         link_delay_ms=1,
         broker_options=(*QUICK, *DEEP),
         agent_options={"links": {"send_queue_bytes_max": QUEUE_BYTES}},
-    )
-    await grid.start()
-    yield grid
-    for agent in grid.agents.values():
-        assert_calm(agent)
-    await grid.stop()
+    ) as grid:
+        yield grid
+        for agent in grid.agents.values():
+            assert_calm(agent)
 
 
 def at(grid, here, **options):

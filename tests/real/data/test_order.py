@@ -42,19 +42,15 @@ async def running(*clients):
 @contextlib.asynccontextmanager
 async def line(folder, *, direct=False, strategy="mesh"):
     options = {"routing": {"strategy": strategy}}
-    grid = RunningGrid(
+    async with RunningGrid(
         Grid(1, LAST + 1, 0),
         folder,
         link_delay_ms=0,
         broker_options=(*QUICK, *UNBOUNDED),
         agent_options=options,
         direct=direct,
-    )
-    await grid.start()
-    try:
+    ) as grid:
         yield grid
-    finally:
-        await grid.stop()
 
 
 async def meshes_stand(publisher, subscriber, topics):

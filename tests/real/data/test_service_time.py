@@ -65,14 +65,12 @@ async def one_round(subscriber, publishers, topics):
 
 @pytest.fixture
 async def line(tmp_path):
-    grid = RunningGrid(
+    async with RunningGrid(
         Grid(1, BROKERS, 0), tmp_path, link_delay_ms=LINK_DELAY_MS, broker_options=QUICK
-    )
-    await grid.start()
-    yield grid
-    for agent in grid.agents.values():
-        assert_calm(agent)
-    await grid.stop()
+    ) as grid:
+        yield grid
+        for agent in grid.agents.values():
+            assert_calm(agent)
 
 
 async def test_a_new_subscription_is_served_from_every_other_broker_at_once(line):

@@ -1,7 +1,5 @@
 """Brokers that die under real clients: the controller, prepared sessions, drain."""
 
-import asyncio
-import sys
 from functools import partial
 
 import pytest
@@ -11,6 +9,7 @@ from federator.protocol.messages import json_codec
 from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.gateway.nomad import Nomad
+from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until, until_none
 
@@ -197,17 +196,6 @@ async def test_the_guide_tells_of_the_controllers_death_and_of_an_agents(plain):
         )
         await agents[3].start()
         await until(lambda: reader.guides[-1].controller == 2, "the guide is kept again")
-
-
-async def ran(*arguments):
-    """Exit code, output and errors of a verb."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "federator", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
 
 
 async def test_an_operator_drains_a_broker_through_any_agent_and_it_outlasts_a_restart(plain):

@@ -48,6 +48,10 @@ class Probed(Client):
         super().on_publishes(link, chunk, [p for p in publishes if p[0].payload != PROBE])
 
 
+def one_each(brokers, filters):
+    return [Probed(broker, f"client-{n}", *filters) for n, broker in enumerate(brokers, start=1)]
+
+
 def rules(**keys):
     return "\n".join(["[rules]", *(f"{key} = {value}" for key, value in keys.items()), ""])
 
@@ -106,10 +110,7 @@ async def test_each_link_imports_exports_and_denies_what_it_says(tmp_path, qos):
         third = await plain.agent(3, three, one.url)
         await settled({first: (2, 3), second: (1,), third: (1,)})
         filters = ("in/+", "out/+", "end")
-        at_one, at_two, at_three = [
-            Probed(broker, f"client-{n}", *filters)
-            for n, broker in enumerate((one, two, three), start=1)
-        ]
+        at_one, at_two, at_three = one_each((one, two, three), filters)
         async with clients(at_one, at_two, at_three):
             for agent in (first, second, third):
                 await eventually(agent, knows(*filters), "all filters are known")
@@ -140,11 +141,7 @@ async def test_what_is_denied_neither_leaves_nor_arrives_nor_passes(tmp_path):
         middle = await plain.agent(2, two, more=rules(deny='["secret/#"]'))
         ends = [await plain.agent(1, one, two.url), await plain.agent(3, three, two.url)]
         await settled({middle: (1, 3), ends[0]: (2,), ends[1]: (2,)})
-        filters = ("secret/+", "public/+")
-        at_one, at_two, at_three = [
-            Probed(broker, f"client-{n}", *filters)
-            for n, broker in enumerate((one, two, three), start=1)
-        ]
+        at_one, at_two, at_three = one_each((one, two, three), ("secret/+", "public/+"))
         async with clients(at_one, at_two, at_three):
             await eventually(middle, knows("public/+"), "the middle knows")
             for end in ends:
@@ -167,16 +164,23 @@ async def test_what_is_denied_neither_leaves_nor_arrives_nor_passes(tmp_path):
                 assert client.topics == sorted([*public, f"secret/{number}"])
 
 
-RENAME = '[{local = "plant7/", federation = "eu/plant7/"}]'
+@contextlib.asynccontextmanager
+async def renaming(tmp_path, *, secret=None, **others):
+    """A plant that renames, its headquarters, and their agents; ``secret`` may not pass."""
+    async with Plain(tmp_path) as plain:
+        plant, headquarters = await plain.broker(), await plain.broker()
+        more = rules(rename='[{local = "plant7/", federation = "eu/plant7/"}]', **others)
+        if secret is not None:
+            more += neighbour(headquarters, 2, deny=[secret])
+        agents = [await plain.agent(1, plant, more=more)]
+        agents.append(await plain.agent(2, headquarters, plant.url))
+        await settled({agents[0]: (2,), agents[1]: (1,)})
+        yield plant, headquarters, agents
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_a_renamed_prefix_is_another_name_in_both_directions(tmp_path, qos):
-    async with Plain(tmp_path) as plain:
-        plant, headquarters = await plain.broker(), await plain.broker()
-        agents = [await plain.agent(1, plant, more=rules(rename=RENAME))]
-        agents.append(await plain.agent(2, headquarters, plant.url))
-        await settled({agents[0]: (2,), agents[1]: (1,)})
+    async with renaming(tmp_path) as (plant, headquarters, agents):
         machine = Probed(plant, "machine", "plant7/cmd/+", "+/x", "plant7/+/end", "eu/#")
         desk = Probed(headquarters, "desk", "eu/+/line/#", "+/+/spanning", "plant7/line")
         async with clients(machine, desk):
@@ -221,11 +225,7 @@ async def test_a_renamed_prefix_is_another_name_in_both_directions(tmp_path, qos
 
 
 async def test_a_request_under_one_name_is_answered_under_the_other(tmp_path):
-    async with Plain(tmp_path) as plain:
-        plant, headquarters = await plain.broker(), await plain.broker()
-        agents = [await plain.agent(1, plant, more=rules(rename=RENAME))]
-        agents.append(await plain.agent(2, headquarters, plant.url))
-        await settled({agents[0]: (2,), agents[1]: (1,)})
+    async with renaming(tmp_path) as (plant, headquarters, agents):
         asker = Probed(plant, "asker", "plant7/answers")
         server = Probed(headquarters, "server", "ask")
         async with clients(asker, server):
@@ -248,12 +248,7 @@ async def test_a_request_under_one_name_is_answered_under_the_other(tmp_path):
 
 
 async def test_explain_says_which_rule_stops_a_topic(tmp_path):
-    async with Plain(tmp_path) as plain:
-        one, two = await plain.broker(), await plain.broker()
-        more = rules(rename=RENAME, deny='["denied"]') + neighbour(two, 2, deny=["+/+/no"])
-        first = await plain.agent(1, one, more=more)
-        second = await plain.agent(2, two, one.url)
-        await settled({first: (2,), second: (1,)})
+    async with renaming(tmp_path, secret="+/+/no", deny='["denied"]') as (_, two, (first, _)):
         there = Probed(two, "there", "eu/#", "denied")
         async with clients(there):
             await eventually(first, knows("eu/#"), "known")
@@ -269,12 +264,7 @@ async def test_explain_says_which_rule_stops_a_topic(tmp_path):
 
 
 async def test_a_late_joiner_gets_retained_values_by_their_names_here_and_no_denied_ones(tmp_path):
-    async with Plain(tmp_path) as plain:
-        plant, headquarters = await plain.broker(), await plain.broker()
-        more = rules(rename=RENAME) + neighbour(headquarters, 2, deny=["+/+/secret"])
-        agents = [await plain.agent(1, plant, more=more)]
-        agents.append(await plain.agent(2, headquarters, plant.url))
-        await settled({agents[0]: (2,), agents[1]: (1,)})
+    async with renaming(tmp_path, secret="+/+/secret") as (plant, headquarters, _):
         machine, desk = Probed(plant, "machine"), Probed(headquarters, "desk")
         async with clients(machine, desk):
             for topic in ("plant7/secret", "plant7/state"):
@@ -305,11 +295,7 @@ async def test_a_late_joiner_gets_retained_values_by_their_names_here_and_no_den
 
 
 async def test_a_shared_group_at_a_renaming_broker_is_served_for_itself(tmp_path):
-    async with Plain(tmp_path) as plain:
-        plant, headquarters = await plain.broker(), await plain.broker()
-        agents = [await plain.agent(1, plant, more=rules(rename=RENAME))]
-        agents.append(await plain.agent(2, headquarters, plant.url))
-        await settled({agents[0]: (2,), agents[1]: (1,)})
+    async with renaming(tmp_path) as (plant, headquarters, agents):
         machines = [Probed(plant, f"machine-{n}", "$share/g/plant7/+") for n in range(2)]
         desk = Probed(headquarters, "desk")
         async with clients(*machines, desk):

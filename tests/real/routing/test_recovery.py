@@ -36,10 +36,10 @@ def resident_kb(pid):
 
 @pytest.fixture
 async def grid(tmp_path):
-    made = RunningGrid(Grid(3, 3, 0), tmp_path, link_delay_ms=5, redundancy=1, broker_options=QUICK)
-    await made.start()
-    yield made
-    await made.stop()
+    async with RunningGrid(
+        Grid(3, 3, 0), tmp_path, link_delay_ms=5, redundancy=1, broker_options=QUICK
+    ) as made:
+        yield made
 
 
 async def settled(grid, *subscribers):
@@ -113,14 +113,13 @@ async def test_death_of_a_core_is_not_felt_however_late_it_is_known_to_be_dead(
     grid = RunningGrid(
         Grid(3, 3, 0), tmp_path, link_delay_ms=1, agent_options=patient, broker_options=QUICK
     )
-    await grid.start()
-    core = Subscriber(grid.brokers[4].port, "plant/+/temp", client_id="core-sub", qos=qos)
-    left = [
-        Subscriber(grid.brokers[at].port, "plant/+/temp", client_id=f"sub-{at}", qos=qos)
-        for at in (6, 8)
-    ]
-    publisher = Publisher(grid.brokers[1].port, TOPIC, client_id="pub", qos=qos, rate_hz=50)
-    try:
+    async with grid:
+        core = Subscriber(grid.brokers[4].port, "plant/+/temp", client_id="core-sub", qos=qos)
+        left = [
+            Subscriber(grid.brokers[at].port, "plant/+/temp", client_id=f"sub-{at}", qos=qos)
+            for at in (6, 8)
+        ]
+        publisher = Publisher(grid.brokers[1].port, TOPIC, client_id="pub", qos=qos, rate_hz=50)
         async with running(core, *left, publisher):
             await settled(grid, core, *left)
 
@@ -133,17 +132,14 @@ async def test_death_of_a_core_is_not_felt_however_late_it_is_known_to_be_dead(
             tell_outage(f"a core's {victim} is killed, QoS {qos}", max(felt), UNFELT_S)
             assert max(felt) < UNKNOWN_S, felt
             assert not any(each.duplicates for each in left)
-    finally:
-        await grid.stop()
 
 
 async def test_second_parent_means_no_outage_at_all(tmp_path):
     grid = RunningGrid(Grid(3, 3, 0), tmp_path, link_delay_ms=5, redundancy=2, broker_options=QUICK)
-    await grid.start()
-    core = Subscriber(grid.brokers[2].port, "plant/#", client_id="core-sub")
-    far = Subscriber(grid.brokers[7].port, "plant/#", client_id="far-sub")
-    publisher = Publisher(grid.brokers[7].port, TOPIC, client_id="pub")
-    try:
+    async with grid:
+        core = Subscriber(grid.brokers[2].port, "plant/#", client_id="core-sub")
+        far = Subscriber(grid.brokers[7].port, "plant/#", client_id="far-sub")
+        publisher = Publisher(grid.brokers[7].port, TOPIC, client_id="pub")
         async with running(core, far, publisher):
             await settled(grid, core, far)
 
@@ -156,17 +152,14 @@ async def test_second_parent_means_no_outage_at_all(tmp_path):
             lost = set(range(first, last)) - core.came.keys()
             assert len(lost) <= 30, "0.3 s of publications"
             assert core.duplicates == 0
-    finally:
-        await grid.stop()
 
 
 @pytest.mark.full
 async def test_fifty_restarts_in_a_row_leave_nothing_stuck_and_no_growth(tmp_path):
     grid = RunningGrid(Grid(1, 3, 0), tmp_path, link_delay_ms=0, redundancy=2, broker_options=QUICK)
-    await grid.start()
-    subscriber = Subscriber(grid.brokers[2].port, "plant/#", client_id="sub")
-    publisher = Publisher(grid.brokers[0].port, TOPIC, client_id="pub")
-    try:
+    async with grid:
+        subscriber = Subscriber(grid.brokers[2].port, "plant/#", client_id="sub")
+        publisher = Publisher(grid.brokers[0].port, TOPIC, client_id="pub")
         async with running(subscriber, publisher):
             await settled(grid, subscriber)
             resident = {}
@@ -182,5 +175,3 @@ async def test_fifty_restarts_in_a_row_leave_nothing_stuck_and_no_growth(tmp_pat
         assert subscriber.duplicates == 0
         assert max(resident[49]) <= 1.1 * max(resident[9]) + 8_192
         assert all(len(status["links"]) <= 2 for status in statuses.values())
-    finally:
-        await grid.stop()

@@ -17,6 +17,12 @@ from tests.real.sharing.shares import Burst, all_came, knows, member, together, 
 
 STRAIGHT = {"routing": {"strategy": "shortest-path"}}
 MESH = {"routing": {"strategy": "mesh"}}
+RING = Grid(2, 2)
+
+
+def grid_of(folder, brokers=RING, options=STRAIGHT):
+    deep = (*QUICK, *DEEP)
+    return RunningGrid(brokers, folder, link_delay_ms=5, agent_options=options, broker_options=deep)
 
 
 def knows_destinations(filter_, *ids):
@@ -34,14 +40,7 @@ def knows_destinations(filter_, *ids):
 
 
 async def test_a_late_subscriber_gets_retained_values_wherever_they_were_set(tmp_path):
-    grid = RunningGrid(
-        Grid(1, 3),
-        tmp_path,
-        link_delay_ms=5,
-        agent_options=STRAIGHT,
-        broker_options=(*QUICK, *DEEP),
-    )
-    async with grid:
+    async with grid_of(tmp_path, Grid(1, 3)) as grid:
         first, middle, last = grid.brokers.values()
         async with client(first, "setter") as setter, client(middle, "other") as other:
             await setter.set("early/a", b"1")
@@ -79,10 +78,7 @@ async def test_each_publication_reaches_one_member_of_a_group(tmp_path):
 
 async def test_a_federation_changes_its_strategy_broker_by_broker_and_loses_nothing(tmp_path):
     """Four brokers in a ring; every agent is restarted with the other strategy, under traffic."""
-    grid = RunningGrid(
-        Grid(2, 2), tmp_path, link_delay_ms=5, agent_options=MESH, broker_options=(*QUICK, *DEEP)
-    )
-    async with grid:
+    async with grid_of(tmp_path, options=MESH) as grid:
         subscribers = [
             Subscriber(grid.brokers[at].port, "plant/#", client_id=f"s{at}", qos=1) for at in (1, 3)
         ]
@@ -115,14 +111,7 @@ async def test_a_federation_changes_its_strategy_broker_by_broker_and_loses_noth
 @pytest.mark.parametrize("qos", [0, 1])
 async def test_a_cut_path_is_replaced_at_once_and_each_copy_still_comes_once(tmp_path, qos):
     """In a ring of four the backup of either way is the other one."""
-    grid = RunningGrid(
-        Grid(2, 2),
-        tmp_path,
-        link_delay_ms=5,
-        agent_options=STRAIGHT,
-        broker_options=(*QUICK, *DEEP),
-    )
-    async with grid:
+    async with grid_of(tmp_path) as grid:
         subscriber = Subscriber(grid.brokers[3].port, "plant/#", client_id="s", qos=qos)
         publisher = Publisher(grid.brokers[0].port, "plant/t", client_id="p", qos=qos)
         async with running(subscriber, publisher):
@@ -145,10 +134,7 @@ async def test_a_cut_path_is_replaced_at_once_and_each_copy_still_comes_once(tmp
 
 async def test_with_cost_by_delay_the_way_leaves_a_link_that_became_slow(tmp_path):
     options = {**STRAIGHT, "links": {"cost": "delay", "hello_interval_ms": 100}}
-    grid = RunningGrid(
-        Grid(2, 2), tmp_path, link_delay_ms=5, agent_options=options, broker_options=(*QUICK, *DEEP)
-    )
-    async with grid:
+    async with grid_of(tmp_path, options=options) as grid:
         subscriber = Subscriber(grid.brokers[3].port, "plant/#", client_id="s")
         async with running(subscriber):
             await grid.until(knows_destinations("plant/#", 3))

@@ -8,8 +8,6 @@ import re
 from functools import partial
 from itertools import chain
 
-import pytest
-
 from federator.protocol.messages.gateways import Mark, Recall, Settle, Settled, Taken
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.trust.words import NOBODY, at
@@ -18,17 +16,13 @@ from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, gets_through
 from tests.real.polling import until
 from tests.real.trust.test_roles import Recorder, forgeries, gateway, pair
-from tests.real.trust.test_signed import Office, keys, refusals
+from tests.real.trust.test_signed import keys, refusals
+from tests.real.trust.traffic import traffic
 from tests.real.undisturbed import undisturbed
 
 TAKEN, SETTLED = "taken/gate", "settled/gate"
 M1 = Mark("gate", 1)
 RECALL = Recall("gate", 1, ("#",), oldest_ms=60_000, newest_ms=0)
-
-
-@pytest.fixture
-def office(tmp_path):
-    return Office(tmp_path / "office")
 
 
 class Forger(Recorder):
@@ -118,41 +112,40 @@ async def test_nobody_answers_a_gateway_in_its_agents_place(plain, office, tmp_p
 async def test_forged_answers_and_marks_without_end_hold_nobody_up(plain, office, tmp_path):
     brokers, agents = await pair(plain, office)
     forger = Forger(brokers[0].port)
-    async with gateway(tmp_path, office, brokers, "gate") as gate:
-        client = Subscriber(gate.port, "a/#", client_id="sub", qos=1)
-        publisher = Publisher(gate.port, "a/b", client_id="pub", qos=1)
-        async with running(forger, client, publisher):
-            await gets_through(publisher, client)
-            await until(lambda: forger.said(TAKEN), "custody is taken")
-            taken, mark = forger.said(TAKEN)[0], forger.said("mark")[0]
-            answers = chain(
-                forgeries(TAKEN, Taken(1), taken, to=NOBODY),
-                forgeries("recall", RECALL, mark, to=at(1)),
-            )
-            marks = forgeries("mark", M1, mark, to=at(1))
-            floods = (
-                ("12 forged taken, recall", gate, {"taken", "recall"}, answers),
-                ("12 forged mark", agents[0], {"mark"}, marks),
-            )
-            for row, victim, kinds, flood in floods:
-                watched = (*agents, gate)
-                async with undisturbed(row, publisher, client, processes=watched):
-                    for topic, payload in flood:
-                        qos = int("mark" in kinds)
-                        said = partial(forger.link.publish, topic, payload, qos=qos)
-                        await until(said, "there is room")
-                        await asyncio.sleep(0)  # who measures beside it has its turn
-                    await until(
-                        lambda v=victim, k=kinds: k <= {r["kind"] for r in refusals(v, "is wrong")},
-                        "they are refused",
-                    )
-                    await gets_through(publisher, client)
-            publisher.pause()
+    async with (
+        gateway(tmp_path, office, brokers, "gate") as gate,
+        traffic(gate, gate, forger) as (publisher, client),
+    ):
+        await until(lambda: forger.said(TAKEN), "custody is taken")
+        taken, mark = forger.said(TAKEN)[0], forger.said("mark")[0]
+        answers = chain(
+            forgeries(TAKEN, Taken(1), taken, to=NOBODY),
+            forgeries("recall", RECALL, mark, to=at(1)),
+        )
+        marks = forgeries("mark", M1, mark, to=at(1))
+        floods = (
+            ("12 forged taken, recall", gate, {"taken", "recall"}, answers),
+            ("12 forged mark", agents[0], {"mark"}, marks),
+        )
+        for row, victim, kinds, flood in floods:
+            watched = (*agents, gate)
+            async with undisturbed(row, publisher, client, processes=watched):
+                for topic, payload in flood:
+                    qos = int("mark" in kinds)
+                    said = partial(forger.link.publish, topic, payload, qos=qos)
+                    await until(said, "there is room")
+                    await asyncio.sleep(0)  # who measures beside it has its turn
+                await until(
+                    lambda v=victim, k=kinds: k <= {r["kind"] for r in refusals(v, "is wrong")},
+                    "they are refused",
+                )
+                await gets_through(publisher, client)
+        publisher.pause()
 
-            async def safe():
-                return not (await gate.status())["brokers"][0]["unsafe"]
+        async def safe():
+            return not (await gate.status())["brokers"][0]["unsafe"]
 
-            await until(safe, "custody of all is taken")
+        await until(safe, "custody of all is taken")
 
 
 def serial(path):
@@ -176,11 +169,8 @@ async def test_a_gateways_key_is_changed_and_anothers_taken_back_without_a_resta
         await until(lambda: named(gate, "trust.revocations"), "the list is read")
         await until(lambda: named(agents[0], "trust.revocations"), "by the agent, too")
 
-        client = Subscriber(gate.port, "a/#", client_id="sub", qos=1)
-        publisher = Publisher(brokers[1].port, "a/b", client_id="pub", qos=1)
         stranger = Subscriber(other.port, "b/#", client_id="stranger", qos=1)
-        async with running(client, publisher):
-            await gets_through(publisher, client)
+        async with traffic(brokers[1], gate) as (publisher, client):
             await eventually(gate, lambda s: s["counters"]["settled"] == 1, "it is answered")
             async with running(stranger):
                 await until(lambda: refusals(gate, "is revoked"), "its claim is not believed")

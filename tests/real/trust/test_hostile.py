@@ -10,10 +10,11 @@ import random
 import pytest
 from mqtt5 import PublishPacket
 
-from federator.protocol.forwarding.frames import Frame, pack
+from federator.protocol.forwarding.frames import pack
 from federator.protocol.messages.codec import CONTROL_KINDS, encode, kind_of
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
+from tests.protocol.frames import made_frame
 from tests.protocol.hostile import UNLINKED, mutated, samples
 from tests.real.agent_log import assert_calm, named, tally
 from tests.real.client import Client
@@ -27,30 +28,18 @@ MEGABYTE = 1_048_576
 TOPIC = "plant/7/temp"
 
 
-def frame(*, sender=UNLINKED, epoch=2**64 - 1, seq=2**64 - 1):
+def frame(sender):
+    """One that nobody sent, as late as can be."""
+    last = 2**64 - 1
+    late = {"hop_limit": 64, "epoch": last, "seq": last, "origin_time_us": last}
     body = PublishPacket(TOPIC, b"-1").write()
-    return pack(
-        Frame(
-            flags=0,
-            hops=0,
-            hop_limit=64,
-            sender=sender,
-            origin=0,
-            epoch=epoch,
-            seq=seq,
-            origin_time_us=2**64 - 1,
-            publications=1,
-            keys=b"\0" * 8,
-            mask=1,
-            body=memoryview(body),
-        )
-    )
+    return pack(made_frame(origin=0, sender=sender, body=body, **late))
 
 
 def hostile_payloads(rng):
     """(last topic level, payload), for ever: whole, mutated and out of place."""
     whole = [(kind_of(m), encode(m)) for m in samples(UNLINKED)]
-    whole += [("data", frame()), ("data", frame(sender=2**32 - 1))]
+    whole += [("data", frame(UNLINKED)), ("data", frame(2**32 - 1))]
     topics = [*CONTROL_KINDS, "data", "new_regular_topic"]
     while True:
         kind, payload = rng.choice(whole)
@@ -79,12 +68,10 @@ def picture(status):
 async def line(tmp_path):
     """Brokers 0, 1, 2 in a row, and what each test wants to say about them at its end."""
     quick = ("sys_interval 1",)  # subscriptions are counted every second, not every tenth
-    grid = RunningGrid(Grid(1, 3, 0), tmp_path, link_delay_ms=0, broker_options=quick)
-    await grid.start()
-    yield grid
-    for agent in grid.agents.values():
-        assert_calm(agent)
-    await grid.stop()
+    async with RunningGrid(Grid(1, 3, 0), tmp_path, link_delay_ms=0, broker_options=quick) as grid:
+        yield grid
+        for agent in grid.agents.values():
+            assert_calm(agent)
 
 
 @contextlib.asynccontextmanager

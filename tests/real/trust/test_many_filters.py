@@ -20,11 +20,11 @@ from federator.protocol.messages.control import (
     MeshMembAnn,
 )
 from federator.protocol.routing.filter_lists import pages_of
-from tests.real.flow import Publisher, Subscriber, running
-from tests.real.plain_agents import eventually, gets_through, linked
+from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
 from tests.real.trust.member import Member, linked_member
-from tests.real.trust.test_signed import Office, line_of_three
+from tests.real.trust.test_signed import line_of_three
+from tests.real.trust.traffic import traffic
 from tests.real.undisturbed import undisturbed
 
 FILTERS = 100_000
@@ -88,17 +88,14 @@ class Greedy(Member):
 
 @pytest.mark.parametrize("core", [9, 2], ids=["announced", "as a child"])
 @pytest.mark.full
-async def test_filters_without_end_hold_nobody_up(plain, tmp_path, core):
-    office = Office(tmp_path / "office")
+async def test_filters_without_end_hold_nobody_up(plain, office, core):
     brokers, agents = await line_of_three(plain, office)
     for agent, neighbour in ((agents[0], 2), (agents[2], 2)):
         await eventually(agent, linked(neighbour), "nothing is in doubt")
     own = await plain.broker()
     member = Greedy(9, office, own=own, victim=brokers[1], neighbour=2, core=core)
-    publisher = Publisher(brokers[0].port, "a/b", client_id="pub", qos=1, rate_hz=50)
-    subscriber = Subscriber(brokers[2].port, "a/#", client_id="sub", qos=1)
-    async with linked_member(member, agents[1]), running(publisher, subscriber):
-        await gets_through(publisher, subscriber)
+    stream = traffic(brokers[0], brokers[2], rate_hz=50)
+    async with linked_member(member, agents[1]), stream as (publisher, subscriber):
         epoch = (await agents[1].status())["epoch"]
 
         async with undisturbed("15 filters without end", publisher, subscriber, processes=agents):

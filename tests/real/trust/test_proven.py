@@ -6,7 +6,6 @@ docs/security.md, "Proven"; docs/protocol.md 11.
 import asyncio
 
 import mqtt5
-import pytest
 
 from federator.protocol.custody.proofs import frame_text
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, REPAIR_FLAG
@@ -14,16 +13,10 @@ from tests.real.agent_log import named
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.trust.test_poison import scene
-from tests.real.trust.test_signed import Office
 
 INVENTED = 1_000_000
 ROUNDS = 20
 BELIEVED_WITHIN_S = 60
-
-
-@pytest.fixture
-def office(tmp_path):
-    return Office(tmp_path / "office")
 
 
 def inventions(member, real):

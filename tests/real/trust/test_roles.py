@@ -27,7 +27,8 @@ from tests.real.flow import Publisher, Subscriber, running
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, gets_through, linked, settled
 from tests.real.polling import until
-from tests.real.trust.test_signed import Attacker, Office, keys, refusals, up
+from tests.real.trust.test_signed import Attacker, keys, refusals, up
+from tests.real.trust.traffic import traffic
 from tests.real.undisturbed import undisturbed
 
 ECHOES = 5
@@ -38,11 +39,6 @@ FORGERIES = 5_000
 
 REPEATED = 1_000
 HEADER = struct.Struct(">QQ16s")
-
-
-@pytest.fixture
-def office(tmp_path):
-    return Office(tmp_path / "office")
 
 
 REQUIRED = '\nroles = "required"'
@@ -163,11 +159,8 @@ async def test_only_an_operator_drains_a_broker_and_the_order_cannot_be_repeated
         keys("issue", "--dir", office.folder, "--role", role, "--name", name)
     ann, gate = office.folder / "operator-ann.key", office.folder / "gateway-gate.key"
     recorders = [Recorder(broker.port) for broker in brokers]
-    subscriber = Subscriber(brokers[1].port, "a/#", client_id="sub", qos=1)
-    publisher = Publisher(brokers[0].port, "a/b", client_id="pub", qos=1)
-    async with running(subscriber, publisher, *recorders):
+    async with traffic(*brokers, *recorders) as (publisher, subscriber):
         await until(lambda: all(each.link.subscribed for each in recorders), "they hear")
-        await gets_through(publisher, subscriber)
         async with undisturbed("12 drain", publisher, subscriber, processes=agents):
             for _ in range(100):
                 recorders[0].say("drain", encode(Drain(2, True)))

@@ -11,9 +11,9 @@ from federator.protocol.messages.codec import encode
 from federator.protocol.messages.control import CoreAnn, Hello
 from tests.real.agent_log import named
 from tests.real.client import Client
-from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
+from tests.real.trust.traffic import traffic
 
 
 def keys(*arguments):
@@ -46,11 +46,6 @@ class Office:
         )
 
 
-@pytest.fixture
-def office(tmp_path):
-    return Office(tmp_path / "office")
-
-
 async def line_of_three(plain, office, security="signed"):
     """Three linked brokers; ``security``: of all, or of each."""
     each = (security,) * 3 if isinstance(security, str) else security
@@ -69,11 +64,8 @@ async def line_of_three(plain, office, security="signed"):
 @pytest.mark.parametrize("security", ["signed", "sealed", "proven"])
 async def test_publications_cross_three_brokers(plain, office, security):
     brokers, agents = await line_of_three(plain, office, security)
-    subscriber = Subscriber(brokers[2].port, "a/#", client_id="sub", qos=1)
-    publisher = Publisher(brokers[0].port, "a/b", client_id="pub", qos=1, rate_hz=100)
     eavesdropper = Attacker(brokers[1].port)
-    async with running(subscriber, publisher, eavesdropper):
-        await gets_through(publisher, subscriber)
+    async with traffic(brokers[0], brokers[2], eavesdropper, rate_hz=100):
         await until(lambda: len(eavesdropper.of("data")) > 50, "frames are overheard")
 
         status = await agents[0].status()
@@ -89,10 +81,7 @@ async def test_a_copy_of_an_agent_elsewhere_takes_nothing_from_it_and_is_named(p
     first = await plain.agent(1, here, security="signed", more=office.section(1))
     agent = await plain.agent(2, there, here.url, security="signed", more=office.section(2))
     await eventually(first, linked(2), "linked")
-    subscriber = Subscriber(here.port, "a/#", client_id="sub", qos=1)
-    publisher = Publisher(there.port, "a/b", client_id="pub", qos=1, rate_hz=50)
-    async with running(subscriber, publisher):
-        await gets_through(publisher, subscriber)
+    async with traffic(there, here, rate_hz=50) as (publisher, subscriber):
         since = publisher.sent
         copy = await plain.agent(2, elsewhere, here.url, security="signed", more=office.section(2))
         await until(lambda: named(first, "neighbour.id_conflict"), "its neighbour names both")
@@ -140,11 +129,9 @@ def refusals(agent, text):
 
 async def test_a_client_cannot_become_core_0(plain, office):
     brokers, agents = await line_of_three(plain, office)
-    subscriber = Subscriber(brokers[2].port, "a/#", client_id="sub")
-    publisher = Publisher(brokers[0].port, "a/b", client_id="pub")
     attacker = Attacker(brokers[1].port)
-    async with running(subscriber, publisher, attacker):
-        await gets_through(publisher, subscriber)
+    ends = brokers[0], brokers[2]
+    async with traffic(*ends, attacker, qos=0) as (publisher, subscriber):
         before = (await agents[1].status())["cores"]
 
         for sender in (0, 1, 3):
@@ -166,11 +153,9 @@ async def test_a_client_cannot_become_core_0(plain, office):
 
 async def test_what_was_recorded_says_nothing_now_or_after_restarts(plain, office):
     brokers, agents = await line_of_three(plain, office)
-    subscriber = Subscriber(brokers[2].port, "a/#", client_id="sub")
-    publisher = Publisher(brokers[0].port, "a/b", client_id="pub")
     attacker = Attacker(brokers[1].port)
-    async with running(subscriber, publisher, attacker):
-        await gets_through(publisher, subscriber)
+    ends = brokers[0], brokers[2]
+    async with traffic(*ends, attacker, qos=0) as (publisher, subscriber):
         await until(lambda: len(attacker.of("data")) > 50 and attacker.of("core_ann"), "recorded")
         publisher.pause()
         recorded = attacker.of("hello", "core_ann", "mesh_memb_ann", "ctl", "data")
@@ -212,10 +197,8 @@ async def test_an_agent_without_our_certificate_is_no_neighbour(plain, office, t
 
 async def test_keys_change_under_way_and_nothing_is_lost(plain, office):
     brokers, agents = await line_of_three(plain, office)
-    subscriber = Subscriber(brokers[2].port, "a/#", client_id="sub")
-    publisher = Publisher(brokers[0].port, "a/b", client_id="pub", rate_hz=500)
-    async with running(subscriber, publisher):
-        await gets_through(publisher, subscriber)
+    ends = brokers[0], brokers[2]
+    async with traffic(*ends, qos=0, rate_hz=500) as (publisher, subscriber):
         since = publisher.sent
         for id_ in (1, 2, 3):
             path, fresh = office.folder / f"agent-{id_}.key", office.folder / f"fresh-{id_}.key"

@@ -15,21 +15,17 @@ from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.session_packets import wipe_session
 from federator.runtime.storage.state_dir import StateDir
 from tests.real.agent_log import named
-from tests.real.flow import Publisher, Subscriber, running
+from tests.real.flow import running
 from tests.real.logins import SECRET, login, write_acl, write_passwords, write_secret
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import DEEP, QUICK, eventually, gets_through, linked
 from tests.real.polling import until
-from tests.real.trust.test_signed import Attacker, Office
+from tests.real.trust.test_signed import Attacker
+from tests.real.trust.traffic import traffic
 from tests.real.undisturbed import undisturbed
 
 USERS = ("federator", "federator-peer", "alice", "mallory")
 ROLES = ("ctl", "data", "retained", "share-0", "share-1")
-
-
-@pytest.fixture
-def office(tmp_path):
-    return Office(tmp_path / "office")
 
 
 @pytest.fixture
@@ -97,14 +93,13 @@ def broker_words(broker):
 
 async def test_who_takes_our_names_takes_nothing_from_us(guarded, plain):
     one, _, three = guarded
-    subscriber = Subscriber(three.port, "plant/#", client_id="sub", qos=1, login=alice())
-    publisher = Publisher(one.port, "plant/1", client_id="pub", qos=1, login=alice())
-    async with running(subscriber, publisher):
-        await gets_through(publisher, subscriber)
-        async with undisturbed("1, 2 names", publisher, subscriber, processes=plain.agents):
-            for clean in (True, False, True):
-                await steal_all(guarded, plain.agents, clean=clean)
-                await asyncio.sleep(1)  # what was published meanwhile is under way
+    async with (
+        traffic(one, three, login=alice()) as stream,
+        undisturbed("1, 2 names", *stream, processes=plain.agents),
+    ):
+        for clean in (True, False, True):
+            await steal_all(guarded, plain.agents, clean=clean)
+            await asyncio.sleep(1)  # what was published meanwhile is under way
 
     for agent in plain.agents:
         assert not named(agent, "connection.taken_over") + named(agent, "id.taken_over")
@@ -114,10 +109,7 @@ async def test_who_takes_our_names_takes_nothing_from_us(guarded, plain):
 async def test_what_waits_for_an_agent_outlasts_who_takes_its_name(guarded, plain):
     one, _, three = guarded
     agent = plain.agents[0]
-    subscriber = Subscriber(three.port, "plant/#", client_id="sub", qos=1, login=alice())
-    publisher = Publisher(one.port, "plant/1", client_id="pub", qos=1, login=alice())
-    async with running(subscriber, publisher):
-        await gets_through(publisher, subscriber)
+    async with traffic(one, three, login=alice()) as (publisher, subscriber):
         await agent.stop()
         first = publisher.sent
         await until(lambda: publisher.sent >= first + 50, "50 wait in the broker")
@@ -133,10 +125,7 @@ async def test_who_knows_our_name_throws_us_out_for_a_moment_only(guarded, plain
     one, _, three = guarded
     agent = plain.agents[0]
     secret = StateDir(agent.state_dir).client_token()
-    subscriber = Subscriber(three.port, "plant/#", client_id="sub", login=alice())
-    publisher = Publisher(one.port, "plant/1", client_id="pub", login=alice())
-    async with running(subscriber, publisher):
-        await gets_through(publisher, subscriber)
+    async with traffic(one, three, qos=0, login=alice()) as (publisher, subscriber):
         for role in ("ctl", "data"):
             await steal(one, f"federator-1-{role}-{secret}")
             await until(
@@ -205,20 +194,14 @@ async def test_only_an_agent_with_our_certificate_has_us_give_way(plain, office)
                 stranger.say("agent", b" ".join([*word.split()[:4], question, b"00"]))
                 stranger.say("agent", b" ".join([*word.split()[:4], question, *word.split()[5:]]))
         stranger.say("agent", b"7 1 " + words[0].split(b" ", 2)[2])
-        await gets_through_at(one, two)
+        async with traffic(one, two, qos=0):
+            pass
 
     assert not named(first, "id.taken_over")
     assert not named(first, "broker.shared")
     assert with_link(await first.status())
     plain.agents.remove(rival)
     plain.assert_calm()
-
-
-async def gets_through_at(one, two):
-    subscriber = Subscriber(two.port, "plant/#", client_id="sub")
-    publisher = Publisher(one.port, "plant/1", client_id="pub")
-    async with running(subscriber, publisher):
-        await gets_through(publisher, subscriber)
 
 
 class Pretender(Attacker):

@@ -285,15 +285,6 @@ class World:
         assert self.broker.table == dict.fromkeys((MARKS, *self.cover.filters))
 
 
-def in_a_loop(body):
-    """Run ``body()``, which needs a loop for its timers only."""
-
-    async def run():
-        body()
-
-    asyncio.run(run())
-
-
 publish = st.tuples(
     st.just("publish"), st.sampled_from(TOPICS), st.integers(0, 1), st.integers(0, 2)
 )
@@ -355,34 +346,28 @@ sizes = st.sampled_from([1, 2, 3, AT_ONCE])
 
 @given(steps, sizes)
 @example(EQUAL_AROUND_A_SWAP, AT_ONCE)
-def test_wherever_publications_come_in_between_each_is_taken_once(steps, at_once):
-    def body():
-        world = World(at_once=at_once)
+async def test_wherever_publications_come_in_between_each_is_taken_once(steps, at_once):
+    world = World(at_once=at_once)
 
-        kept = play(world, steps)
-        world.settle()
+    kept = play(world, steps)
+    world.settle()
 
-        assert kept <= set(world.got)
-        assert world.got == dict.fromkeys(world.broker.copied, 1)
-        world.assert_steady()
-
-    in_a_loop(body)
+    assert kept <= set(world.got)
+    assert world.got == dict.fromkeys(world.broker.copied, 1)
+    world.assert_steady()
 
 
 @given(steps)
 @example([*EQUAL_AROUND_A_SWAP[:3], ("publish", KEPT, 0, 0)])
-def test_a_broker_that_sends_one_copy_for_all_subscriptions_loses_nothing(steps):
-    def body():
-        world = World(merging=True)
+async def test_a_broker_that_sends_one_copy_for_all_subscriptions_loses_nothing(steps):
+    world = World(merging=True)
 
-        kept = play(world, distinct(steps))
-        world.settle()
+    kept = play(world, distinct(steps))
+    world.settle()
 
-        assert kept <= set(world.got)
-        assert world.got == dict.fromkeys(world.broker.copied, 1)
-        world.assert_steady()
-
-    in_a_loop(body)
+    assert kept <= set(world.got)
+    assert world.got == dict.fromkeys(world.broker.copied, 1)
+    world.assert_steady()
 
 
 def distinct(steps):
@@ -397,39 +382,35 @@ cuts = st.lists(st.sampled_from([("cut",), ("connect",)]), max_size=4)
 
 
 @given(st.tuples(steps, cuts, steps, cuts, steps), sizes)
-def test_a_connection_lost_in_the_middle_ends_in_the_wanted_state_and_doubles_nothing(
+async def test_a_connection_lost_in_the_middle_ends_in_the_wanted_state_and_doubles_nothing(
     parts, at_once
 ):
-    def body():
-        world = World(at_once=at_once)
+    world = World(at_once=at_once)
 
-        play(world, [step for part in parts for step in part])
-        play(world, [("connect",)])
-        world.settle()
+    play(world, [step for part in parts for step in part])
+    play(world, [("connect",)])
+    world.settle()
 
-        assert world.got == dict.fromkeys(world.got, 1)
-        world.assert_steady()
-
-    in_a_loop(body)
+    assert world.got == dict.fromkeys(world.got, 1)
+    world.assert_steady()
 
 
 @given(
     st.tuples(steps, steps), st.frozensets(st.sampled_from(FILTERS), max_size=3), sizes, st.data()
 )
-def test_a_new_process_drops_what_its_broker_restored_of_earlier_ones(parts, wanted, at_once, data):
-    def body():
-        world, saved = World(at_once=at_once), [{}]
-        for steps in parts:
-            for step in steps:
-                play(world, [step])
-                saved.append(dict.fromkeys(world.broker.table))
+async def test_a_new_process_drops_what_its_broker_restored_of_earlier_ones(
+    parts, wanted, at_once, data
+):
+    world, saved = World(at_once=at_once), [{}]
+    for steps in parts:
+        for step in steps:
+            play(world, [step])
+            saved.append(dict.fromkeys(world.broker.table))
 
-            world.cut(restored=data.draw(st.sampled_from(saved)))
-            world.begin(wanted, session_present=True)
+        world.cut(restored=data.draw(st.sampled_from(saved)))
+        world.begin(wanted, session_present=True)
 
-            world.assert_steady()
-
-    in_a_loop(body)
+        world.assert_steady()
 
 
 @given(steps, st.lists(publish, max_size=6), steps)
@@ -438,77 +419,64 @@ def test_a_new_process_drops_what_its_broker_restored_of_earlier_ones(parts, wan
     [("publish", KEPT, 0, 1), ("publish", KEPT, 0, 1)],
     [("publish", KEPT, 1, 1)],
 )
-def test_a_new_process_takes_once_what_its_session_queued(before, meanwhile, after):
+async def test_a_new_process_takes_once_what_its_session_queued(before, meanwhile, after):
     """Killed in a transition, it has left subscriptions behind that overlap."""
+    world = World()
+    kept = play(world, distinct(before))
+    world.broker.keep_session()
+    begun = set(world.got)  # of these a second copy may be left, which nobody can tell
+    kept |= play(world, distinct(meanwhile))
+    world.broker.resume_session()
+    world.begin(world.wanted, session_present=True)
+    kept |= play(world, distinct(after))
+    world.settle()
 
-    def body():
-        world = World()
-        kept = play(world, distinct(before))
-        world.broker.keep_session()
-        begun = set(world.got)  # of these a second copy may be left, which nobody can tell
-        kept |= play(world, distinct(meanwhile))
-        world.broker.resume_session()
-        world.begin(world.wanted, session_present=True)
-        kept |= play(world, distinct(after))
-        world.settle()
-
-        assert kept & world.broker.copied <= set(world.got)
-        taken = {number: times for number, times in world.got.items() if number not in begun}
-        assert taken == dict.fromkeys(world.broker.copied - begun, 1)
-        world.assert_steady()
-
-    in_a_loop(body)
+    assert kept & world.broker.copied <= set(world.got)
+    taken = {number: times for number, times in world.got.items() if number not in begun}
+    assert taken == dict.fromkeys(world.broker.copied - begun, 1)
+    world.assert_steady()
 
 
 @given(steps, sizes)
-def test_a_broker_that_knows_no_identifiers_gets_none(steps, at_once):
-    def body():
-        world = World(at_once=at_once)
-        world.cut()
-        world.link.limits = BrokerLimits(20, 65_535, 2, False)
-        world.connect()
-        world.settle()
+async def test_a_broker_that_knows_no_identifiers_gets_none(steps, at_once):
+    world = World(at_once=at_once)
+    world.cut()
+    world.link.limits = BrokerLimits(20, 65_535, 2, False)
+    world.connect()
+    world.settle()
 
-        kept = play(world, steps)
-        world.settle()
+    kept = play(world, steps)
+    world.settle()
 
-        assert kept <= set(world.got)
-        world.assert_steady()
-
-    in_a_loop(body)
+    assert kept <= set(world.got)
+    world.assert_steady()
 
 
-def test_marks_that_never_come_back_end_a_stage_all_the_same(monkeypatch):
+async def test_marks_that_never_come_back_end_a_stage_all_the_same(monkeypatch):
     monkeypatch.setattr(cover_subscriber, "MARK_GAP_MS", 1)
 
-    async def run():
-        world = World()
-        world.link.publish = lambda topic, payload, *, qos: False
-        world.want({"a/#"})
-        async with asyncio.timeout(10):
-            while world.broker.table != {MARKS: None, "a/#": None}:
-                world.settle()
-                await asyncio.sleep(0)
+    world = World()
+    world.link.publish = lambda topic, payload, *, qos: False
+    world.want({"a/#"})
+    async with asyncio.timeout(10):
+        while world.broker.table != {MARKS: None, "a/#": None}:
+            world.settle()
+            await asyncio.sleep(0)
 
-        number = world.broker.publish(KEPT, b"", qos=1)
-        world.settle()
+    number = world.broker.publish(KEPT, b"", qos=1)
+    world.settle()
 
-        assert world.got[number] == 1
-        assert world.subscriber.sorting  # nobody knows what is still on its way
-
-    asyncio.run(run())
+    assert world.got[number] == 1
+    assert world.subscriber.sorting  # nobody knows what is still on its way
 
 
-def test_marks_of_others_change_nothing():
-    def body():
-        world = World()
-        world.want({"a/#"})
-        for payload in (b"", b"\0" * 8, b"\xff" * 8, b"garbage"):
-            world.broker.publish(MARKS, payload, qos=1)
-        world.read(8)
+async def test_marks_of_others_change_nothing():
+    world = World()
+    world.want({"a/#"})
+    for payload in (b"", b"\0" * 8, b"\xff" * 8, b"garbage"):
+        world.broker.publish(MARKS, payload, qos=1)
+    world.read(8)
 
-        world.settle()
+    world.settle()
 
-        world.assert_steady()
-
-    in_a_loop(body)
+    world.assert_steady()

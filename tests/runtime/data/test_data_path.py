@@ -3,6 +3,7 @@
 import contextlib
 import resource
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from structlog.testing import capture_logs
 
 from federator.config.sections import CustodySettings
 from federator.protocol.custody.doubts import Notary
-from federator.protocol.data.plane import FRAME_BYTES_MAX, HOP_LIMIT, DataPlane, Features, Limits
+from federator.protocol.data.features import FRAME_BYTES_MAX, HOP_LIMIT, Features, Limits
+from federator.protocol.data.plane import DataPlane
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import frames
 from federator.protocol.forwarding.explanation import explain
@@ -27,6 +29,7 @@ from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.process.clocks import monotonic_ms
 from lab.sim.data import publish_each
+from tests.protocol.frames import made_frame
 from tests.protocol.trust.key_maker import KeyMaker
 from tests.real.polling import until
 
@@ -36,6 +39,9 @@ NOW_US = 5_000_000
 
 class RecordedLink:
     """Keeps what is written; ``open`` says whether it is taken."""
+
+    room = True
+    queued_bytes = urgent_bytes = unacknowledged = waiting = 0
 
     def __init__(self) -> None:
         self.runs: list[bytes] = []
@@ -58,26 +64,6 @@ class RecordedLink:
 
     def publish_run(self, run, places):
         return publish_each(self, run, places)
-
-    @property
-    def room(self) -> bool:
-        return True
-
-    @property
-    def queued_bytes(self) -> int:
-        return 0
-
-    @property
-    def urgent_bytes(self) -> int:
-        return 0
-
-    @property
-    def unacknowledged(self) -> int:
-        return 0
-
-    @property
-    def waiting(self) -> int:
-        return 0
 
     @property
     def frames(self) -> list[frames.Frame]:
@@ -172,39 +158,22 @@ def packet(topic: str, payload: bytes = b"x", *, qos: int = 0) -> bytes:
     return PublishPacket(topic, payload, qos=QoS(qos), packet_id=5 if qos else None).write()
 
 
-def framed(
-    *filters: str, body: bytes, mask: int | None = None, seq: int = 1, **fields: int
-) -> bytes:
+def framed(*filters: str, body: bytes, flags: int = 0, chain: int = 0, **fields: int) -> bytes:
     """A PUBLISH with a frame from broker 9 that came over broker 2."""
     forwarder = Forwarder()
     for filter in filters:
         forwarder.set_route(filter, to(N2))
-    keys = b"".join(
-        sorted(forwarder.key(found.filter) for found in explain(forwarder, "a/b").filters)
-    )
-    settings: dict[str, int] = {"hops": 0, "hop_limit": 64, "publications": 1, **fields}
-    return packet(
-        "$fed/fed/data",
-        frames.pack(
-            frames.Frame(
-                flags=settings.get("flags", 0),
-                hops=settings["hops"],
-                hop_limit=settings["hop_limit"],
-                sender=BrokerId(settings.get("sender", N2)),
-                origin=BrokerId(settings.get("origin", FAR)),
-                epoch=Epoch(settings.get("epoch", 1)),
-                seq=seq,
-                origin_time_us=NOW_US - 1_500,
-                publications=settings["publications"],
-                keys=keys,
-                mask=(1 << len(filters)) - 1 if mask is None else mask,
-                body=memoryview(body),
-                chain=settings.get("chain", 0).to_bytes(8 * len(filters), "big")
-                if settings.get("flags", 0)
-                else b"",
-            )
-        ),
-    )
+    found = [forwarder.key(each.filter) for each in explain(forwarder, "a/b").filters]
+    usual: dict[str, Any] = {
+        "origin": FAR,
+        "sender": N2,
+        "hop_limit": 64,
+        "mask": (1 << len(filters)) - 1,
+    }
+    usual |= {"origin_time_us": NOW_US - 1_500, "keys": b"".join(sorted(found))}
+    if flags:
+        usual |= {"flags": flags, "chain": chain.to_bytes(8 * len(filters), "big")}
+    return packet("$fed/fed/data", frames.pack(made_frame(body=body, **usual | fields)))
 
 
 def to(*hops: BrokerId, local: bool = False) -> FilterRoute:
@@ -317,31 +286,21 @@ async def test_what_the_log_has_no_room_for_is_kept_and_taken_later_in_frames_of
     assert len(source.acknowledged) == 40
 
 
-async def test_what_waits_for_the_log_stays_in_order_while_its_route_changes_and_changes_back():
+@pytest.mark.parametrize(("taken", "times", "each"), [(no_file_grows, 6, 1), (nullcontext, 90, 30)])
+async def test_what_waits_for_the_log_or_is_gathered_stays_in_order_while_its_route_changes(
+    taken, times, each
+):
     agent = Agent({"a/+": to(N2)})
-    run = [packet("a/1", b"%d" % n, qos=1) for n in range(6)]
+    run = [packet("a/1", b"%d" % n, qos=1) for n in range(times)]
 
-    with no_file_grows(), capture_logs():
+    with taken(), capture_logs():
         for n, one in enumerate(run):
-            agent.path.set_route("a/+", to((N2, N3)[n % 3 == 1]))
+            agent.path.set_route("a/+", to((N2, N3)[n // each % 3 == 1]))
             agent.read(one)
     agent.path.flush()
 
-    records = [agent.path.stores.log.read(seq) for seq in range(1, agent.path.stores.log.next_seq)]
-    assert b"".join(record.body for record in records) == b"".join(run)
-
-
-async def test_what_is_gathered_goes_before_its_route_changes():
-    agent = Agent({"a/+": to(N2)})
-    run = [packet("a/1", b"%d" % n, qos=1) for n in range(90)]
-
-    for n, one in enumerate(run):
-        agent.path.set_route("a/+", to((N2, N3)[n // 30 == 1]))
-        agent.read(one)
-    agent.path.flush()
-
-    records = [agent.path.stores.log.read(seq) for seq in range(1, agent.path.stores.log.next_seq)]
-    assert b"".join(record.body for record in records) == b"".join(run)
+    log = agent.path.stores.log
+    assert b"".join(log.read(seq).body for seq in range(1, log.next_seq)) == b"".join(run)
 
 
 def test_frames_stay_within_their_size_and_a_longer_publication_travels_alone():
@@ -425,23 +384,14 @@ async def test_packets_with_qos_are_delivered_one_by_one_between_two_markers():
     assert (first_marker_qos, parse(marker).qos) == (1, 0)
 
 
-def test_a_second_copy_is_suppressed():
-    agent = Agent({"a/+": to(N2, N3, local=True)})
-    copy = framed("a/+", body=packet("a/b") * 2, publications=2)
-
-    agent.read(copy)
-    agent.read(copy)
-
-    assert len(agent.local.runs) == len(agent.links[N3].frames) == 1
-    assert (agent.counters.duplicate_frames, agent.counters.duplicates_suppressed) == (1, 2)
-
-
 def test_a_later_copy_for_other_filters_is_carried_on_for_those_but_not_delivered_again():
     agent = Agent({"a/+": to(N3, local=True), "a/#": to(N3, local=True)})
 
     for mask in (0b01, 0b11, 0b11):
-        agent.read(framed("a/+", "a/#", body=packet("a/b"), mask=mask))
+        body = packet("a/b") * 2
+        agent.read(framed("a/+", "a/#", body=body, publications=2, mask=mask))
 
+    assert (agent.counters.duplicate_frames, agent.counters.duplicates_suppressed) == (1, 2)
     assert len(agent.local.runs) == 1
     assert [frame.mask for frame in agent.links[N3].frames] == [0b01, 0b10]
 

@@ -1,57 +1,31 @@
 """Keys of gateways and collectors: they follow their files while they run."""
 
-import time
-
 import pytest
-import structlog
 
 from federator.config.security import GatewayKeySettings
 from federator.errors import ConfigError
 from federator.protocol.messages.json_codec import encode
 from federator.protocol.messages.operators import Drain
-from federator.protocol.trust.key_files import RevocationFile, holder_of, write_key_file
+from federator.protocol.trust.key_files import holder_of
 from federator.protocol.trust.words import Wanted
 from federator.runtime.trust.key_maker import KeyMaker
 from federator.runtime.trust.words import FollowedWords
+from tests.runtime.trust.key_folder import KeyFolder, followed
 
 TOPIC, BODY = "$fed/fed/claims", encode(Drain(3, True))
 
 
-class Folder:
+class Folder(KeyFolder):
     """The key files of gateway "g"."""
 
     def __init__(self, path):
-        self.path = path
-        self.maker = KeyMaker.new("fed")
-        self.trusts(self.maker)
-        self.issued_by(self.maker)
-
-    def put(self, name, content):
-        path = self.path / "fresh"
-        path.write_bytes(content)
-        path.chmod(0o600)
-        path.replace(self.path / name)
-
-    def trusts(self, maker):
-        self.put("federation.pub", write_key_file(maker.public))
-
-    def issued_by(self, maker, name="g"):
-        now_s = int(time.time())
-        keys, told = maker.issue(0, days=30, now_s=now_s, role="gateway", name=name)
-        self.put("gateway.key", write_key_file(keys))
-        return told
-
-    def revokes(self, *certificates, number=1):
-        listed = self.maker.revoke([each.serial for each in certificates], number=number)
-        self.put(
-            "revocations", write_key_file(RevocationFile(federation="fed", revocations=listed))
-        )
+        super().__init__(path, role="gateway", name="g")
 
     def words(self):
         keys = GatewayKeySettings(
             federation_files=(self.path / "federation.pub",),
             revocations_file=self.path / "revocations",
-            gateway_file=self.path / "gateway.key",
+            gateway_file=self.path / "own.key",
         )
         return FollowedWords(
             "fed",
@@ -67,12 +41,6 @@ def folder(tmp_path):
     return Folder(tmp_path)
 
 
-def followed(words):
-    with structlog.testing.capture_logs() as logs:
-        words.follow_files()
-    return [line["event"] for line in logs]
-
-
 def hears(words, said):
     return words.believes(TOPIC, said, Wanted("gateway", "g"))
 
@@ -85,7 +53,7 @@ def test_a_new_key_is_spoken_under_and_the_old_one_taken_back(folder):
     folder.issued_by(folder.maker)
     assert followed(speaker) == ["trust.certificate_changed"]
     before = hearer.sign(TOPIC, BODY)
-    folder.revokes(old)
+    folder.revoked_by(folder.maker, old.serial)
     assert followed(hearer) == ["trust.certificate_changed", "trust.revocations"]
 
     assert not hears(hearer, before)
@@ -118,8 +86,8 @@ def test_the_federations_key_is_changed(folder):
 
 
 def test_nobody_starts_with_a_key_that_was_taken_back(folder):
-    told = folder.issued_by(folder.maker)
-    folder.revokes(told)
+    own = holder_of(folder.issued_by(folder.maker))
+    folder.revoked_by(folder.maker, own.serial)
 
     with pytest.raises(ConfigError, match="is revoked"):
         folder.words()

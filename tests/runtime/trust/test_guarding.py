@@ -4,37 +4,24 @@ And what is taken back by them is passed on.
 """
 
 import asyncio
-import os
-import time
 
 import pytest
-import structlog
 
 from federator.config.reading import load
 from federator.protocol.messages.control import Revoked
-from federator.protocol.trust.key_files import RevocationFile, write_key_file
 from federator.protocol.types import BrokerId, ConnId
 from federator.runtime.trust import guarding
 from federator.runtime.trust.guarding import KeyWatcher, Trust
 from federator.runtime.trust.key_maker import KeyMaker
 from tests.real.polling import until
+from tests.runtime.trust.key_folder import FEDERATION, KeyFolder, followed
 
-FEDERATION = "fed"
 
-
-class Keys:
-    """The key files of agent 1, and the agent's view of them.
-
-    Attributes:
-        maker: Whose key is trusted, and who issued the certificate, at first.
-    """
+class Keys(KeyFolder):
+    """The key files of agent 1, and the agent's view of them."""
 
     def __init__(self, folder):
-        self.folder = folder
-        self.maker = KeyMaker.new(FEDERATION)
-        self._writes = 0
-        self.trusts(self.maker)
-        self.issued_by(self.maker)
+        super().__init__(folder, broker=1)
         config = folder / "federator.toml"
         config.write_text(
             f"""
@@ -44,7 +31,7 @@ class Keys:
             id = 1
             url = "mqtt://127.0.0.1:1883"
             [keys]
-            agent_file = "{folder}/agent.key"
+            agent_file = "{folder}/own.key"
             federation_files = ["{folder}/federation.pub"]
             revocations_file = "{folder}/revocations"
             """
@@ -53,39 +40,10 @@ class Keys:
         state.mkdir()
         self.trust = Trust(load(config, {}), state)
 
-    def put(self, name, content):
-        """Replace a file; its time says that it is another one, however fast we are."""
-        path = self.folder / name
-        path.write_bytes(content)
-        path.chmod(0o600)
-        self._writes += 1
-        os.utime(path, (self._writes, self._writes))
-
-    def trusts(self, maker):
-        self.put("federation.pub", write_key_file(maker.public))
-
-    def issued_by(self, maker, *, broker=1):
-        keys, _ = maker.issue(broker, days=1, now_s=int(time.time()))
-        self.put("agent.key", write_key_file(keys))
-        return keys.certificate
-
-    def revoked_by(self, maker, *, number=1):
-        listed = maker.revoke([bytes(8)], number=number)
-        self.put(
-            "revocations", write_key_file(RevocationFile(federation="fed", revocations=listed))
-        )
-        return listed
-
     def held(self):
         """What the agent goes by: trusted keys, its certificate, revocations."""
         guard = self.trust.guard
         return guard.authority.trusted, guard.ours.data, guard.authority.revocations
-
-    def follow_files(self):
-        """Let the agent follow its files; the names of what it logs."""
-        with structlog.testing.capture_logs() as logs:
-            self.trust.follow_files()
-        return [line["event"] for line in logs if line["event"] != "trust.expires"]
 
 
 @pytest.fixture
@@ -110,7 +68,7 @@ def test_one_bad_file_of_several_changes_nothing(keys, other, wrong):
     )
     if wrong == "revocations":
         keys.put("revocations", b"{")
-    told = keys.follow_files()
+    told = followed(keys.trust)
 
     assert told == ["trust.keys_not_changed"]
     assert keys.held() == before
@@ -119,11 +77,11 @@ def test_one_bad_file_of_several_changes_nothing(keys, other, wrong):
 def test_when_the_bad_file_is_mended_all_are_taken_up(keys, other):
     keys.trusts(other)
     keys.issued_by(KeyMaker.new(FEDERATION))
-    keys.follow_files()
+    followed(keys.trust)
 
-    certificate = keys.issued_by(other)
+    certificate = keys.issued_by(other).certificate
     listed = keys.revoked_by(other)
-    told = keys.follow_files()
+    told = followed(keys.trust)
 
     assert told == ["trust.certificate_changed", "trust.revocations"]
     assert keys.held() == (frozenset([other.public.key]), certificate, [listed])
@@ -131,11 +89,11 @@ def test_when_the_bad_file_is_mended_all_are_taken_up(keys, other):
 
 def test_revocations_of_a_key_trusted_no_more_do_not_keep_the_new_one_out(keys, other):
     keys.revoked_by(keys.maker)
-    keys.follow_files()
+    followed(keys.trust)
 
     keys.trusts(other)
-    certificate = keys.issued_by(other)
-    told = keys.follow_files()
+    certificate = keys.issued_by(other).certificate
+    told = followed(keys.trust)
 
     assert told == ["trust.certificate_changed", "trust.list_ignored"]
     assert keys.held() == (frozenset([other.public.key]), certificate, [])
@@ -173,7 +131,7 @@ def test_who_comes_up_is_told_alone_and_only_if_something_is_taken_back(keys):
     assert sent == []
 
     listed = keys.revoked_by(keys.maker)
-    keys.follow_files()
+    followed(keys.trust)
     watcher.pass_on(to=NEIGHBOURS[1])
     assert sent == [(NEIGHBOURS[1], Revoked(BrokerId(1), (listed,)))]
 
