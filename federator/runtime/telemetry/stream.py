@@ -227,36 +227,37 @@ class MetricsStream:
             self._fold()
             if loop.time() >= due_s:
                 due_s = max(due_s + self._flush_s, loop.time())
-                await self.flush()
+                async with self._flushing:
+                    await self._flush()
 
     async def leave(self) -> None:
         """Write the rest as whole segments; nothing is written after this."""
         self.events.note("agent_stopped")
         self._fold()
-        await self.flush()
+        await self._flushing.acquire()  # for good: ``run`` goes on, and would begin a segment
+        await self._flush()
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
             await loop.run_in_executor(self._disk, self.spool.close)
 
-    async def flush(self) -> None:
-        """Write and push the rows since the last call."""
-        async with self._flushing:
-            rows = self._rows()
-            shared = {"federation": self.federation, "epoch": int(self.links.epoch)}
-            loop = asyncio.get_running_loop()
-            batches, dropped, held, errors = await loop.run_in_executor(
-                self._disk, self._write, rows, shared
-            )
-            if dropped:
-                self.events.note("spool_dropped", value=dropped)
-            for error in errors:
-                self.trouble.on_error("metrics.spool_failed", error)
-            if batches:
-                self.replay.push(batches, self.spool.id, held, wall_clock_us())
-            else:
-                self._lost += len(rows)
-
     # Within
+
+    async def _flush(self) -> None:
+        """Write and push the rows since the last call."""
+        rows = self._rows()
+        shared = {"federation": self.federation, "epoch": int(self.links.epoch)}
+        loop = asyncio.get_running_loop()
+        batches, dropped, held, errors = await loop.run_in_executor(
+            self._disk, self._write, rows, shared
+        )
+        if dropped:
+            self.events.note("spool_dropped", value=dropped)
+        for error in errors:
+            self.trouble.on_error("metrics.spool_failed", error)
+        if batches:
+            self.replay.push(batches, self.spool.id, held, wall_clock_us())
+        else:
+            self._lost += len(rows)
 
     def _fold(self) -> None:
         self._window.add(self.frame_events.take())
