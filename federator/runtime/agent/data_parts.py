@@ -114,10 +114,7 @@ class DataParts:
         self.transports = Transports(settings.transport_to)
         self.spans = self._spans() if settings.opentelemetry.reports else None
         self.path = self._data_path()
-        self.tracing = self._tracing()
-        self.path.report_traces(self.tracing)
-        self.transports.all += transports_of(self._transport_needs())
-        self.sharing = self._sharing()
+        self._make_for_path()
 
     def parts(self) -> Iterator[Part]:
         """These leave in their order, the data path last."""
@@ -180,18 +177,6 @@ class DataParts:
         """The connection that scans the broker's retained messages, if there is one."""
         return [] if self.retained is None else [self.retained.scanner.link]
 
-    def _transport_needs(self) -> Needs:
-        control, path = self.control, self.path
-        return Needs(
-            settings=self.settings,
-            trust=control.trust,
-            tasks=self.tasks,
-            epoch=control.current_epoch,
-            tell=control.traffic.tell,
-            on_frames=path.on_frames,
-            by_broker=path.by_broker,
-        )
-
     def _retained(self) -> Retained:
         settings, control = self.settings, self.control
         return Retained(
@@ -213,23 +198,6 @@ class DataParts:
             keeps=self.forwarder.keeps,
             share_of_turn=self.forwarder.share_of_turn,
             wanted=self._wanted,
-        )
-
-    def _tracing(self) -> TraceService:
-        control = self.control
-        return TraceService(
-            settings=self.settings,
-            links=control.node.links,
-            connections=control.connections,
-            traffic=control.traffic,
-            link=control.link,
-            policy=self.policy,
-            link_policies=self.link_policies,
-            forwarder=self.forwarder,
-            name_of=control.node.failover.name_of,
-            transports=self.transports,
-            send=self.path.trace,
-            on_home=self.path.on_echo,
         )
 
     def _spans(self) -> "SpanReporter":
@@ -301,13 +269,40 @@ class DataParts:
         )
         return DataPath(plane, self.stores)
 
-    def _sharing(self) -> Sharing:
-        settings, control = self.settings, self.control
-        return Sharing(
+    def _make_for_path(self) -> None:
+        """What sends and receives by the data path."""
+        settings, control, path = self.settings, self.control, self.path
+        self.tracing = TraceService(
+            settings=settings,
+            links=control.node.links,
+            connections=control.connections,
+            traffic=control.traffic,
+            link=control.link,
+            policy=self.policy,
+            link_policies=self.link_policies,
+            forwarder=self.forwarder,
+            name_of=control.node.failover.name_of,
+            transports=self.transports,
+            send=path.trace,
+            on_home=path.on_echo,
+        )
+        path.report_traces(self.tracing)
+        self.transports.all += transports_of(
+            Needs(
+                settings=settings,
+                trust=control.trust,
+                tasks=self.tasks,
+                epoch=control.current_epoch,
+                tell=control.traffic.tell,
+                on_frames=path.on_frames,
+                by_broker=path.by_broker,
+            )
+        )
+        self.sharing = Sharing(
             self_id=settings.broker_id,
             epoch=control.epoch,
-            data_path=self.path,
-            data_link=self._data_link,
+            data_path=path,
+            data_link=control.data_link,
             make_link=control.own_broker.stand_in,
             announce=lambda added, removed: control.handle(LocalFiltersChanged(added, removed)),
             announces=self.policy.exports,

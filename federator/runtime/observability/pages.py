@@ -8,7 +8,7 @@ nothing is measured or sent.
 Source: docs/protocol.md 15; docs/console.md.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -29,6 +29,7 @@ from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
+from federator.runtime.observability.routes_view import RoutesView
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.trust.words import SignedWords
 
@@ -55,9 +56,9 @@ class PageService:
     link: MqttLink  # the control connection to our broker
     words: SignedWords  # verifies questions, and signs answers
     live: Callable[[], LivePage]
-    explain: Callable[[str], Answer]  # of a topic, by its name on our broker
-    mesh: Callable[[str], Answer]  # of a filter, by its name in the federation
-    search: Callable[[str], Answer]
+    routes: RoutesView
+    failover: Failover
+    filters: Callable[[], frozenset[str]]  # of our broker's clients
 
     def __post_init__(self) -> None:
         self.malformed = 0  # questions that do not decode
@@ -113,12 +114,37 @@ class PageService:
                 return structs.asdict(self.live())
             case "explain":
                 validate_topic(question.about)
-                return self.explain(question.about)
+                return self.routes.explain(question.about)
             case "mesh":
                 validate_filter(question.about)
-                return self.mesh(question.about)
+                return self.routes.mesh(question.about)
             case "search":
-                return self.search(question.about)
+                return self._search(question.about)
+
+    def _search(self, text: str) -> Answer:
+        """The flow table rows and the filters of our broker's clients that match ``text``.
+
+        A row matches if its client or topic contains it, in any case, or if its subscription covers
+        it as a topic.
+        """
+        table, lowered, filters = self.failover.table, text.lower(), self.filters()
+        records = islice(table.texts(self.broker), SEARCHED_MAX)
+        rows = [row for row in map(row_in, records) if _concerns(row, text, lowered)]
+        matching = sorted(
+            filter_
+            for filter_ in islice(filters, SEARCHED_MAX)
+            if lowered in filter_.lower() or _takes(filter_, text)
+        )
+        return {
+            "rows": [
+                {**structs.asdict(row), "broker": self.broker} for row in sorted(rows)[:FOUND_MAX]
+            ],
+            "rows_total": len(rows),
+            "filters": matching[:FOUND_MAX],
+            "filters_total": len(matching),
+            "reported": self.failover.active,
+            "whole": max(table.count(self.broker), len(filters)) <= SEARCHED_MAX,
+        }
 
     def _encoded(self, question: operators.PageQuestion, body: Answer, wrong: str) -> bytes:
         answer = operators.PageAnswer(
@@ -129,30 +155,6 @@ class PageService:
             wrong=wrong,
         )
         return json_codec.encode(answer)
-
-
-def search_page(failover: Failover, broker: BrokerId, filters: Iterable[str], text: str) -> Answer:
-    """The flow table rows of ``broker`` and the filters of its clients that match ``text``.
-
-    A row matches if its client or topic contains it, in any case, or if its subscription covers it
-    as a topic.
-    """
-    lowered = text.lower()
-    filters = frozenset(filters)
-    records = islice(failover.table.texts(broker), SEARCHED_MAX)
-    rows = [row for row in map(row_in, records) if _concerns(row, text, lowered)]
-    looked_at = islice(filters, SEARCHED_MAX)
-    matching = sorted(
-        filter_ for filter_ in looked_at if lowered in filter_.lower() or _takes(filter_, text)
-    )
-    return {
-        "rows": [{**structs.asdict(row), "broker": broker} for row in sorted(rows)[:FOUND_MAX]],
-        "rows_total": len(rows),
-        "filters": matching[:FOUND_MAX],
-        "filters_total": len(matching),
-        "reported": failover.active,
-        "whole": max(failover.table.count(broker), len(filters)) <= SEARCHED_MAX,
-    }
 
 
 def _concerns(row: FlowRow, text: str, wanted: str) -> bool:
