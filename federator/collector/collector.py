@@ -18,9 +18,8 @@ from mqtt5 import PublishPacket
 from federator.collector.collection import Collection, Question
 from federator.collector.landing import Landing
 from federator.collector.position import Piece, ReadingParameters
-from federator.collector.sources import Complaints, Source, Sources
+from federator.collector.sources import Source, Sources
 from federator.config.all_brokers.collector import CollectorSettings
-from federator.errors import DecodeError
 from federator.protocol.effects import Notice
 from federator.protocol.messages import topics
 from federator.protocol.telemetry.reader import Pace
@@ -29,7 +28,7 @@ from federator.protocol.telemetry.replay import Ask, decode_head
 from federator.protocol.trust.words import at
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
-from federator.runtime.process.notices import log_notice
+from federator.runtime.process.notices import Complaints, log_notice
 from federator.runtime.trust.words import FollowedWords
 
 TICK_S: Final = 0.1
@@ -79,6 +78,7 @@ class Collector:
             self.words,
             tasks,
             kind="collector",
+            daemon="collector",
             heard=(self._head, self._again),
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
@@ -210,23 +210,6 @@ class Collector:
             self._check_done()
 
     # -- logging ---------------------------------------------------------------------------------
-
-    def on_found(self, broker: BrokerId, url: str) -> None:
-        """Log that a guide named a broker."""
-        _log.info("collector.broker_found", broker=broker, url=url)
-
-    def on_misled(self, broker: BrokerId, url: str) -> None:
-        """Log that a broker's claimed id is not believed."""
-        self._complain("collector.not_believed", broker=broker, url=url)
-
-    def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
-        """Log an address that we do not connect to."""
-        self._complain("collector.not_dialled", broker=broker, reason=reason)
-
-    def on_malformed(self, source: Source, error: DecodeError) -> None:
-        """Log a message of ``source`` that does not decode."""
-        reason, so_far = str(error)[:200], self.connections.malformed
-        self._complain("collector.malformed", url=source.url, reason=reason, so_far=so_far)
 
     def _log_notices(self, notices: list[Notice]) -> None:
         for notice in notices:

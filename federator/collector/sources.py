@@ -21,18 +21,14 @@ from federator.protocol.discovery import RollCall
 from federator.protocol.messages import topics
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode
-from federator.protocol.rate_limiter import RateLimiter, WindowCounter
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.inbox import Inbox
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
 from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.notices import Complaints
 from federator.runtime.trust.words import FollowedWords
-
-COMPLAINT_GAP_MS: Final = Millis(60_000)
-COMPLAINTS_MAX: Final = 64
-"""Log lines of one kind in that time: invented brokers must not fill our log."""
 
 NAME_BYTES: Final = 4
 FAILED_ATTEMPTS: Final = 3
@@ -52,18 +48,6 @@ class Owner(Protocol):
 
     def on_word(self, source: "Source", packet: PublishPacket) -> None:
         """Handle a message on another topic than the guide's. Raises ``DecodeError``: malformed."""
-
-    def on_found(self, broker: BrokerId, url: str) -> None:
-        """Note that a guide named a broker; we connect to it."""
-
-    def on_misled(self, broker: BrokerId, url: str) -> None:
-        """Note that what is at ``url`` claims to be ``broker``, and is not believed."""
-
-    def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
-        """Note that we may not, or cannot, connect where a guide says that ``broker`` is."""
-
-    def on_malformed(self, source: "Source", error: DecodeError) -> None:
-        """Note that a message of a source does not decode."""
 
 
 class Source(LinkObserver):
@@ -143,8 +127,7 @@ class Source(LinkObserver):
                 if self._roll_call.asks(roll, retained=packet.retain, now_ms=now_ms):
                     self.link.subscribe_again()
         except DecodeError as error:
-            self._sources.malformed += 1
-            self._sources.owner.on_malformed(self, error)
+            self._sources.on_malformed(self, error)
 
 
 class Sources:
@@ -153,6 +136,7 @@ class Sources:
     Args:
         words: Checks the signatures of guides.
         kind: Our role, for our client ids.
+        daemon: Our name in the log's events: ``DAEMON.broker_found`` and the like.
         heard: Topics besides the guide's.
 
     Attributes:
@@ -169,6 +153,7 @@ class Sources:
         tasks: asyncio.TaskGroup,
         *,
         kind: str,
+        daemon: str,
         heard: Sequence[str],
         send_queue_bytes_max: int,
     ) -> None:
@@ -178,7 +163,8 @@ class Sources:
         named = [broker.url for broker in settings.brokers]
         self.directory = Directory(named, only=settings.only)
         self._settings, self._words, self._tasks = settings, words, tasks
-        self._kind, self._extra_topics = kind, heard
+        self._kind, self._daemon, self._extra_topics = kind, daemon, heard
+        self._complain = Complaints().complain
         self._send_queue_bytes_max = send_queue_bytes_max
         self._running: dict[str, asyncio.Task[None]] = {}
         self._numbers = itertools.count(1)
@@ -238,7 +224,7 @@ class Sources:
         accepted, orders = self.directory.on_identity(source.url, broker)
         if not accepted:
             self.misled += 1
-            self.owner.on_misled(broker, source.url)
+            self._complain(f"{self._daemon}.not_believed", broker=broker, url=source.url)
             return False
         self._follow(orders)  # first: a source that is closed was this broker until now
         if source.broker is None:
@@ -257,9 +243,16 @@ class Sources:
                         self._connect(self._settings.found(url))
                     except (ValueError, OSError) as error:
                         self.directory.on_failed(broker)
-                        self.owner.on_not_dialled(broker, str(error)[:200])
+                        reason = str(error)[:200]
+                        self._complain(f"{self._daemon}.not_dialled", broker=broker, reason=reason)
                     else:
-                        self.owner.on_found(broker, url)
+                        _log.info(f"{self._daemon}.broker_found", broker=broker, url=url)
+
+    def on_malformed(self, source: Source, error: DecodeError) -> None:
+        """Count and log a message of ``source`` that does not decode."""
+        self.malformed += 1
+        reason, so_far = str(error)[:200], self.malformed
+        self._complain(f"{self._daemon}.malformed", url=source.url, reason=reason, so_far=so_far)
 
     def _hang_up(self, url: str) -> None:
         source, task = self.by_url.pop(url, None), self._running.pop(url, None)
@@ -267,20 +260,3 @@ class Sources:
             self.on_gone(source)  # its link reports this, too, but then its broker is reset
         if task is not None:
             task.cancel()
-
-
-class Complaints:
-    """Logs a warning once a minute per broker, and for a limited number of brokers."""
-
-    def __init__(self) -> None:
-        self._about: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1_024)
-        self._logged: WindowCounter[str] = WindowCounter(window_ms=COMPLAINT_GAP_MS)
-
-    def complain(self, name: str, **details: int | str) -> None:
-        """Log a warning, unless it was logged lately."""
-        about = f"{name} {details.get('url', '')} {details.get('broker', '')}"
-        now_ms = monotonic_ms()
-        logged = self._logged.so_far(now_ms)
-        if logged[name] < COMPLAINTS_MAX and self._about.allow(about, now_ms):
-            logged[name] += 1
-            _log.warning(name, **details)

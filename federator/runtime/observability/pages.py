@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-import structlog
 from mqtt5 import PublishPacket
 from msgspec import structs
 
@@ -22,15 +21,16 @@ from federator.protocol.controller.failover import Failover
 from federator.protocol.filters import matches, validate_filter, validate_topic, without_share
 from federator.protocol.messages import json_codec, operators, topics
 from federator.protocol.messages.session_records import FlowRow, row_in
-from federator.protocol.rate_limiter import RateLimiter, TokenBucket
+from federator.protocol.rate_limiter import TokenBucket
 from federator.protocol.telemetry.agent_status import LivePage
 from federator.protocol.trust.words import Wanted, at, is_signed
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.observability.routes_view import RoutesView
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.process.notices import Complaints
 from federator.runtime.trust.words import SignedWords
 
 QUESTIONS_PER_S: Final = 20
@@ -40,9 +40,6 @@ FOUND_MAX: Final = 200
 SEARCHED_MAX: Final = 4_000
 """Rows, and filters, that one search looks at while publications wait: 26 ms."""
 SEARCHES_PER_S: Final = 2
-COMPLAINT_GAP_MS: Final = Millis(60_000)
-
-_log = structlog.get_logger()
 
 Answer = Mapping[str, object]
 
@@ -68,7 +65,7 @@ class PageService:
         # Unsigned questions take no room from signed ones.
         self._buckets = {signed: TokenBucket(QUESTIONS_PER_S) for signed in (False, True)}
         self._searches = {signed: TokenBucket(SEARCHES_PER_S) for signed in (False, True)}
-        self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self._complain = Complaints().complain
 
     def part(self) -> Part:
         """Questions have no sender, so retained ones are not subscribed."""
@@ -81,8 +78,7 @@ class PageService:
             question = json_codec.decode(operators.PageQuestion, packet.payload)
         except DecodeError as error:
             self.malformed += 1
-            if self._complaints.allow(None, monotonic_ms()):
-                _log.warning("page.malformed", reason=str(error)[:200], so_far=self.malformed)
+            self._complain("page.malformed", reason=str(error)[:200], so_far=self.malformed)
             return
         wanted = Wanted("operator", to=at(self.broker), place=question.token, ages=True)
         if not self.words.believes(self.topic, packet.payload, wanted):

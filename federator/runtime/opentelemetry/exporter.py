@@ -27,15 +27,12 @@ from opentelemetry.util.types import Attributes
 from federator import __version__
 from federator.config.opentelemetry import traces_url
 from federator.protocol.opentelemetry.spans import Span, Value
-from federator.protocol.rate_limiter import RateLimiter
-from federator.protocol.types import Millis
-from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.notices import Complaints
 
 BATCH_SPANS_MAX: Final = 64
 """Spans in one request. Encoding a batch takes the interpreter from the data path: it is short."""
 BATCH_GAP_MS: Final = 1_000
 """How long spans wait for others to go with."""
-COMPLAINT_GAP_MS: Final = Millis(60_000)
 
 INTEGER_MAX: Final = 2**63 - 1
 
@@ -184,7 +181,7 @@ class _CountingExporter(SpanExporter):
     def __init__(self, inner: OTLPSpanExporter, url: str) -> None:
         self.exported = self.failed = 0
         self._inner, self._url = inner, url
-        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self._complain = Complaints().complain
         self._is_failing = False
         self._library = _LibraryLog.installed()
 
@@ -204,11 +201,12 @@ class _CountingExporter(SpanExporter):
                 _log.info("opentelemetry.export_resumed", endpoint=self._url)
         else:
             self.failed += len(spans)
-            if self._complaints.allow("failed", monotonic_ms()):
-                reason, so_far = self._library.last, self.failed
-                _log.warning(
-                    "opentelemetry.export_failed", endpoint=self._url, reason=reason, so_far=so_far
-                )
+            self._complain(
+                "opentelemetry.export_failed",
+                endpoint=self._url,
+                reason=self._library.last,
+                so_far=self.failed,
+            )
         self._is_failing = result is not SpanExportResult.SUCCESS
         return result
 

@@ -20,7 +20,7 @@ from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.errors import DecodeError
 from federator.protocol.messages import topics
-from federator.protocol.rate_limiter import RateLimiter, WindowCounter
+from federator.protocol.rate_limiter import WindowCounter
 from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import (
     HEADER_BYTES_MAX,
@@ -30,11 +30,12 @@ from federator.protocol.telemetry.replay import (
     digest_of,
 )
 from federator.protocol.trust.words import is_signed
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.mqtt.wire import packet_id_at
 from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.notices import Complaints
 from federator.runtime.telemetry.spool import Batch, Part
 from federator.runtime.trust.words import SignedWords
 
@@ -61,7 +62,6 @@ PAUSE_S: Final = 0.05
 """Between two messages: 5 MB/s at most."""
 WAITING_MAX: Final = 4
 """Messages that our broker has not acknowledged; with more, we wait."""
-COMPLAINT_GAP_MS: Final = Millis(60_000)
 _PROOFS: Final = "proofs"
 
 Read = Callable[[str, int, int, int], Awaitable[tuple[Part | None, tuple[int, int]]]]
@@ -100,7 +100,7 @@ class ReplayService:
         self._proven = False  # whether the waiting asks are proven to come from collectors
         self._signatures_checked: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
         self._request_came = asyncio.Event()
-        self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self._complain = Complaints().complain
 
     def push(
         self, batches: Sequence[Batch], spool: str, held: tuple[int, int], now_us: int
@@ -125,8 +125,7 @@ class ReplayService:
             ask = decode_ask(packet.payload)
         except DecodeError as error:
             self.malformed += 1
-            if self._complaints.allow(None, monotonic_ms()):
-                _log.warning("metrics.ask_malformed", reason=str(error), so_far=self.malformed)
+            self._complain("metrics.ask_malformed", reason=str(error), so_far=self.malformed)
             return
         signed = self.words.judges and is_signed(packet.payload)
         if not self._has_room(signed=signed):

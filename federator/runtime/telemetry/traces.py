@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
 from mqtt5 import PublishPacket
 
 from federator.config.settings import Settings
@@ -25,16 +24,17 @@ from federator.protocol.messages import json_codec, operators, topics
 from federator.protocol.messages.control import TraceEcho
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
-from federator.protocol.rate_limiter import RateLimiter, TokenBucket
+from federator.protocol.rate_limiter import TokenBucket
 from federator.protocol.telemetry import tracing
 from federator.protocol.telemetry.tracing import Logbook, Onward, Stop
-from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.process.notices import Complaints
 
 TRACES_PER_S: Final = 5
 """Bound of the orders of operators at this broker."""
@@ -42,9 +42,6 @@ ECHOES_PER_S: Final = 200
 """Bound of the echoes sent, our own and those passed on; more are dropped."""
 ASKED_MAX: Final = 64
 """Traces that wait for echoes; the oldest is given up first."""
-COMPLAINT_GAP_MS = Millis(60_000)
-
-_log = structlog.get_logger()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -71,7 +68,7 @@ class TraceService:
         self._open_traces: Recent[tuple[Epoch, int], str] = Recent(ASKED_MAX)  # tokens
         self._orders = TokenBucket(TRACES_PER_S)
         self._echoes = TokenBucket(ECHOES_PER_S)
-        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self._complain = Complaints().complain
 
     def part(self) -> Part:
         return Part(
@@ -88,8 +85,7 @@ class TraceService:
             validate_topic(order.topic)
         except (DecodeError, ValueError) as error:
             self.malformed += 1
-            if self._complaints.allow("malformed", monotonic_ms()):
-                _log.warning("trace.malformed", reason=str(error)[:200], so_far=self.malformed)
+            self._complain("trace.malformed", reason=str(error)[:200], so_far=self.malformed)
             return
         if self._orders.take(monotonic_ms()):
             self._begin(order)
