@@ -4,8 +4,8 @@ Source: docs/observability.md, "Collector".
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from itertools import islice
 from typing import Final
 
@@ -57,6 +57,9 @@ gauge brokers[url] url
 COUNTERS: Final = tuple(row.attribute for row in COLLECTOR if row.under == "counters")
 """By the names that they have in ``/status``."""
 
+OF_READERS: Final = ("asked", "unanswered", "stray")
+"""Counters that each reader of a spool has."""
+
 LISTED_MAX: Final = 1_000
 """Spools in one answer."""
 
@@ -78,16 +81,18 @@ class CollectorView(AgentView):
     def counters(self) -> Mapping[str, int]:
         """Counters since the start, summed over all spools."""
         collector = self._collector
-        counters = dict.fromkeys(COUNTERS, 0)
-        spools = [asdict(position.counters) for position in collector.collection.positions()]
-        for counts in (*spools, asdict(collector.collection.counters)):
-            for name, value in counts.items():
-                counters[name] += value
-        counters["malformed"] = collector.connections.malformed
-        counters["refused"] = sum(collector.words.refused.values())
-        counters["misled"] = collector.connections.misled
-        counters["land_failures"] = collector.land_failures
-        return counters
+        counters = Counter(
+            stray=collector.collection.stray,
+            no_room=collector.collection.no_room,
+            malformed=collector.connections.malformed,
+            refused=collector.words.refused.total(),
+            misled=collector.connections.misled,
+            land_failures=collector.land_failures,
+        )
+        for position in collector.collection.positions():
+            counters.update(position.counts)
+            counters.update({name: getattr(position.reader, name) for name in OF_READERS})
+        return {name: counters[name] for name in COUNTERS}
 
     def status(self) -> Answer:
         """The whole state."""
@@ -128,7 +133,7 @@ class CollectorView(AgentView):
                 "taken": position.taken,
                 "landed": position.landed,
                 "lag": position.lag,
-                "lost": position.counters.lost,
+                "lost": position.counts["lost"],
             }
             for position in islice(self._collector.collection.positions(), LISTED_MAX)
         )

@@ -31,14 +31,6 @@ class Question:
     last: int
 
 
-@dataclass(slots=True)
-class CollectionCounters:
-    """Counters besides those of the positions; ``app`` describes them."""
-
-    stray: int = 0
-    no_room: int = 0
-
-
 class Collection:
     """The positions of all spools.
 
@@ -53,7 +45,7 @@ class Collection:
         self, landed: Mapping[SpoolKey, int], parameters: ReadingParameters, *, bytes_max: int
     ) -> None:
         self.landed = dict(landed)
-        self.counters = CollectionCounters()
+        self.stray = self.no_room = 0  # answers without a spool of theirs; dropped for lack of room
         self._parameters = parameters
         self._bytes_max = bytes_max
         self._positions: dict[BrokerId, dict[str, Position]] = {}
@@ -107,10 +99,10 @@ class Collection:
         again, lines = read_again(payload)
         position = self._positions.get(broker, {}).get(again.spool)
         if position is None:
-            self.counters.stray += 1
+            self.stray += 1
             return []
         if self.bytes_held + len(payload) > self._bytes_max:
-            self.counters.no_room += 1
+            self.no_room += 1
             position.reader.break_off(now_ms=now_ms)
             return []
         began = position.begun

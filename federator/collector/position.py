@@ -6,7 +6,7 @@ longer, available are landed, too: as one record with the reason.
 Source: docs/collector.md, "How it reads".
 """
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,25 +65,13 @@ class Piece:
         return sum(map(len, self.lines))
 
 
-@dataclass(slots=True)
-class PositionCounters:
-    """Counters of one spool; ``app`` describes them."""
-
-    asked: int = 0
-    unanswered: int = 0
-    stray: int = 0
-    landed_bytes: int = 0
-    landed_files: int = 0
-    lost: int = 0
-    skipped: int = 0
-
-
 class Position:
     """One spool: its reader, and the pieces that wait to be landed.
 
     Attributes:
         landed: The last batch in a landed file; 0 if there is none.
         bytes: Size of lines in memory.
+        counts: What was landed, lost and skipped since the start; ``app`` describes them.
     """
 
     def __init__(self, key: SpoolKey, landed: int, parameters: ReadingParameters) -> None:
@@ -92,7 +80,7 @@ class Position:
         self.reader = SpoolReader(key[0], landed, parameters.pace)
         self.bytes = 0
         self._parameters = parameters
-        self._counters = PositionCounters()
+        self.counts: Counter[str] = Counter()
         self._epoch = 0
         self._open: list[Batch] = []  # the piece that still grows
         self._open_bytes = 0
@@ -102,17 +90,6 @@ class Position:
         self._land_at_ms = Millis(0)
 
     # -- state -----------------------------------------------------------------------------------
-
-    @property
-    def counters(self) -> PositionCounters:
-        """The counters so far."""
-        reader, counters = self.reader, self._counters
-        counters.asked, counters.unanswered, counters.stray = (
-            reader.asked,
-            reader.unanswered,
-            reader.stray,
-        )
-        return counters
 
     @property
     def taken(self) -> int:
@@ -216,13 +193,13 @@ class Position:
         piece = self._closed.popleft()
         self.bytes -= piece.bytes
         self.landed = piece.last
-        self._counters.landed_bytes += piece.bytes
-        self._counters.landed_files += 1
+        self.counts["landed_bytes"] += piece.bytes
+        self.counts["landed_files"] += 1
         numbers = piece.last - piece.first + 1
         if piece.gap == SKIPPED:
-            self._counters.skipped += numbers
+            self.counts["skipped"] += numbers
         elif piece.gap is not None:
-            self._counters.lost += numbers
+            self.counts["lost"] += numbers
 
     def on_land_failed(self, *, now_ms: Millis) -> None:
         """Note that the piece from ``to_land`` was not landed: it is returned again later."""

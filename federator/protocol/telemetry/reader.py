@@ -21,7 +21,8 @@ from typing import Final, Literal
 import msgspec
 
 from federator.errors import DecodeError
-from federator.protocol.telemetry.records import Id, Natural, Positive, Signed, decode_as
+from federator.protocol.messages.fields import decoded
+from federator.protocol.telemetry.records import LINE_BYTES_MAX, Id, Natural, Positive, Signed
 from federator.protocol.telemetry.replay import Again, decode_again, digest_of
 from federator.protocol.types import BrokerId, Millis
 
@@ -273,7 +274,7 @@ def read_batches(lines: bytes, again: Again, *, broker: BrokerId) -> list[Batch]
     first: _Line | None = None
     last_row = -1
     for line in lines.splitlines(keepends=True):
-        record = decode_as(_line, "record", line)
+        record = decoded(_line, "record", line, LINE_BYTES_MAX)
         if record.broker != broker or record.spool != again.spool:
             whose = f"{record.broker}-{record.spool[:16]!r}"
             raise DecodeError(f"record: of {whose}, {broker}-{again.spool} wanted")

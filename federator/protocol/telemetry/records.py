@@ -15,7 +15,7 @@ types.
 
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
@@ -306,8 +306,6 @@ TABLES: Final[dict[str, type[Record]]] = {
 
 LINE_BYTES_MAX: Final = 1_048_576
 
-_T = TypeVar("_T")
-
 _decoder: Final[msgspec.json.Decoder[AnyRecord]] = msgspec.json.Decoder(AnyRecord)
 
 
@@ -317,15 +315,4 @@ def decode(line: bytes) -> AnyRecord:
     Raises:
         DecodeError: It is no record of this version.
     """
-    return decode_as(_decoder, "record", line)
-
-
-def decode_as(
-    decoder: msgspec.json.Decoder[_T], what: str, text: bytes, bytes_max: int = LINE_BYTES_MAX
-) -> _T:
-    """Decode ``text``, which error messages call ``what``.
-
-    Raises:
-        DecodeError: It is longer than ``bytes_max``, or malformed.
-    """
-    return decoded(decoder, what, text, bytes_max)
+    return decoded(_decoder, "record", line, LINE_BYTES_MAX)

@@ -35,32 +35,54 @@ class Counts(Protocol):
 class Place:
     """The place of one connection; ``give_way`` closes it when another needs the place."""
 
-    __slots__ = ("_antechamber", "address", "give_way", "received")
+    __slots__ = ("_room", "address", "give_way", "received")
 
-    def __init__(
-        self, antechamber: "Antechamber", address: object, give_way: Callable[[], None]
-    ) -> None:
-        self._antechamber = antechamber
+    def __init__(self, room: "Antechamber", address: object, give_way: Callable[[], None]) -> None:
+        self._room = room
         self.address = address
         self.give_way = give_way
         self.received = 0  # bytes received
 
     def receive(self, count: int) -> None:
         """Count bytes of a connection that still has its place; one may have to give way."""
-        self._antechamber.receive(self, count)
+        if self in self._room.unfinished or self in self._room.waiting:
+            self.received += count
+            self._room.bound_bytes(count)
 
     def finish(self, give_way: Callable[[], None] | None = None) -> None:
-        """Note that the request is complete, and what closes the connection from now on."""
+        """Note that the request is complete, and what closes the connection from now on.
+
+        It waits for our answer: its silence no longer counts.
+        """
         self.give_way = give_way or self.give_way
-        self._antechamber.finish(self)
+        if self in self._room.unfinished:
+            del self._room.unfinished[self]
+            self._room.waiting[self] = None
 
     def begin(self) -> None:
-        """Note that we wait for the client again."""
-        self._antechamber.begin(self)
+        """Note that we wait for the client again: it has its answer, or does not take it."""
+        room = self._room
+        if self in room.waiting:
+            del room.waiting[self]
+            room.make_room()
+            room.unfinished[self] = None
+            there = room.at[self.address]
+            there[self] = there.pop(self)  # it has not been silent for long
 
     def leave(self) -> None:
         """Give the place back: a broker accepted the client, or it is gone."""
-        self._antechamber.leave(self)
+        room = self._room
+        if self in room.unfinished:
+            del room.unfinished[self]
+        elif self in room.waiting:
+            del room.waiting[self]
+        else:
+            return
+        room.bytes -= self.received
+        there = room.at[self.address]
+        del there[self]
+        if not there:
+            del room.at[self.address]
 
 
 class Antechamber:
@@ -88,77 +110,46 @@ class Antechamber:
         self._per_address_max = per_address_max
         self._bytes_max = bytes_max
         self._shared = [ipaddress.ip_network(network) for network in shared]
-        self._unfinished: dict[Place, None] = {}  # the oldest first
-        self._waiting: dict[Place, None] = {}
-        self._at: dict[object, dict[Place, None]] = {}
+        self.unfinished: dict[Place, None] = {}  # the oldest first
+        self.waiting: dict[Place, None] = {}
+        self.at: dict[object, dict[Place, None]] = {}
 
     def __len__(self) -> int:
         """Connections without a complete request."""
-        return len(self._unfinished)
+        return len(self.unfinished)
 
     def enter(self, host: str, give_way: Callable[[], None]) -> Place | None:
         """A place for a connection from ``host``; none if all others of its address wait for us."""
         address = self._address(host)
-        others = self._at.get(address, {})
+        others = self.at.get(address, {})
         if address is not None and len(others) >= self._per_address_max:
-            oldest = next((other for other in others if other in self._unfinished), None)
+            oldest = next((other for other in others if other in self.unfinished), None)
             if oldest is None:
                 self._counts.over_share += 1
                 return None
             self._send_away(oldest)
-        self._make_room()
+        self.make_room()
         place = Place(self, address, give_way)
-        self._unfinished[place] = None
-        self._at.setdefault(address, {})[place] = None
+        self.unfinished[place] = None
+        self.at.setdefault(address, {})[place] = None
         return place
 
-    def receive(self, place: Place, count: int) -> None:
-        """Count received bytes; beyond the bound the connection that sent the most gives way."""
-        if place not in self._unfinished and place not in self._waiting:
-            return
-        place.received += count
+    def bound_bytes(self, count: int) -> None:
+        """``count`` more bytes came; beyond the bound the connection that sent most gives way."""
         self.bytes += count
         while self.bytes > self._bytes_max:
-            places = chain(self._unfinished, self._waiting)
+            places = chain(self.unfinished, self.waiting)
             self._send_away(max(places, key=lambda place: place.received))
 
-    def finish(self, place: Place) -> None:
-        """Mark ``place`` as waiting for our answer: its silence no longer counts."""
-        if place in self._unfinished:
-            del self._unfinished[place]
-            self._waiting[place] = None
-
-    def begin(self, place: Place) -> None:
-        """Mark ``place`` as unfinished again: it has its answer, or does not take it."""
-        if place in self._waiting:
-            del self._waiting[place]
-            self._make_room()
-            self._unfinished[place] = None
-            there = self._at[place.address]
-            there[place] = there.pop(place)  # it has not been silent for long
-
-    def leave(self, place: Place) -> None:
-        if place in self._unfinished:
-            del self._unfinished[place]
-        elif place in self._waiting:
-            del self._waiting[place]
-        else:
-            return
-        self.bytes -= place.received
-        there = self._at[place.address]
-        del there[place]
-        if not there:
-            del self._at[place.address]
+    def make_room(self) -> None:
+        if len(self.unfinished) >= self._unfinished_max:
+            self._send_away(next(iter(self.unfinished)))
 
     def clear(self) -> None:
         """Close all unfinished connections."""
-        for place in [*self._unfinished]:
+        for place in [*self.unfinished]:
             place.leave()
             place.give_way()
-
-    def _make_room(self) -> None:
-        if len(self._unfinished) >= self._unfinished_max:
-            self._send_away(next(iter(self._unfinished)))
 
     def _send_away(self, place: Place) -> None:
         self._counts.gave_way += 1
