@@ -8,7 +8,7 @@ Both are repeated every ``EVERY_S``, which repairs a late Will or a broker that 
 Source: docs/observability.md, "On the brokers".
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,12 +43,11 @@ SETTLES_S = 10.0
 _log = structlog.get_logger()
 
 State = Literal["ready", "not_ready", "down"]
-Told = dict[str, Literal["up", "down"]]
 
 
 def health_will(settings: Settings, epoch: Epoch) -> Will:
     """The Will on our own broker."""
-    payload = encode(_health(settings, epoch, "down", "it vanished", {}))
+    payload = encode(_health(settings, epoch, "down", "it vanished"))
     return Will(health_topic(settings.federation), payload=payload, retain=True)
 
 
@@ -92,7 +91,7 @@ class HealthReporter:
 
     def withdraw(self) -> None:
         """Publish on an orderly exit what the Wills would."""
-        gone = _health(self.settings, self.links.epoch, "down", "it was stopped", {})
+        gone = _health(self.settings, self.links.epoch, "down", "it was stopped")
         _publish_retained(self.data_link, self._topic, encode(gone))
         self.home_assistant.withdraw()
         if self.settings.links.notifications:
@@ -104,13 +103,11 @@ class HealthReporter:
         """Our health, not yet dated."""
         neighbours, condition = self.links.neighbours, self.ready.condition()
         shown, standing = sorted(neighbours)[:LINKS_TOLD_MAX], condition.standing
-        health = _health(
-            self.settings,
-            self.links.epoch,
-            "ready" if condition.ready else "not_ready",
-            condition.why_not or "",
-            {str(id_): "up" if neighbours[id_].up else "down" for id_ in shown},
-            {str(id_): name for id_ in shown if (name := self.name_of(id_))},
+        state: State = "ready" if condition.ready else "not_ready"
+        health = replace(
+            _health(self.settings, self.links.epoch, state, condition.why_not or ""),
+            links={str(id_): "up" if neighbours[id_].up else "down" for id_ in shown},
+            names={str(id_): name for id_ in shown if (name := self.name_of(id_))},
         )
         if not condition.ready:
             return health
@@ -152,14 +149,8 @@ class HealthReporter:
         self._published_digits = digits
 
 
-def _health(
-    settings: Settings,
-    epoch: Epoch,
-    state: State,
-    reason: str,
-    links: Told,
-    names: Mapping[str, str] | None = None,
-) -> Health:
+def _health(settings: Settings, epoch: Epoch, state: State, reason: str) -> Health:
+    """Our health without links, and not yet dated."""
     return Health(
         version=HEALTH_VERSION,
         federation=settings.federation,
@@ -168,11 +159,10 @@ def _health(
         reason=reason,
         epoch=epoch,
         release=__version__,
-        links=links,
+        links={},
         at_us=0,
         every_s=EVERY_S,
         name=settings.broker.name,
-        names=dict(names or {}),
     )
 
 

@@ -7,6 +7,7 @@ Source: docs/metrics.md, "links", "flows", "control", "announcements", "agents".
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from mqtt5 import PublishPacket
 
+from federator.protocol.messages.steering import FlowLoad
 from federator.protocol.node import Node
 from federator.protocol.parameters import Parameters
 from federator.protocol.telemetry.records import (
@@ -21,8 +23,10 @@ from federator.protocol.telemetry.records import (
     Agents,
     Announcements,
     Control,
+    Flows,
     Links,
     Row,
+    flow_name,
 )
 from federator.protocol.types import BrokerId
 from federator.runtime.data.data_path import DataPath
@@ -31,8 +35,6 @@ from federator.runtime.discovery.service import Discovery
 from federator.runtime.links.control_traffic import PeerTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.telemetry.flows import flow_rows
-from federator.runtime.telemetry.window_aggregator import Neighbour
 
 CLIENTS_TOPIC: Final = "$SYS/broker/clients/connected"
 RECEIVED_TOPIC: Final = "$SYS/broker/messages/received"
@@ -77,7 +79,7 @@ class AgentState:
             self._sys[topic] = int(payload)
 
     def rows(
-        self, carried: Mapping[BrokerId, Neighbour], when: dict[str, Any], *, lag_us: int
+        self, carried: Mapping[BrokerId, Counter[str]], when: dict[str, Any], *, lag_us: int
     ) -> list[Row]:
         """The rows of one window, in which the event loop was ``lag_us`` late at worst."""
         rows = self._links(carried, when)
@@ -98,7 +100,7 @@ class AgentState:
         before, self._before[name] = self._before.get(name, 0), now
         return now - before if now >= before else now
 
-    def _links(self, carried: Mapping[BrokerId, Neighbour], when: dict[str, Any]) -> list[Row]:
+    def _links(self, carried: Mapping[BrokerId, Counter[str]], when: dict[str, Any]) -> list[Row]:
         links = self.node.links
         queues = {self._broker_of(n.data): n for n in self.neighbours.all}
         rows: list[Row] = []
@@ -106,7 +108,6 @@ class AgentState:
             neighbour, link = links.neighbours.get(id_), queues.get(id_)
             round_trip_ms = neighbour.round_trip_ms if neighbour is not None else None
             capacity = self.capacity(id_)
-            counts = carried.get(id_, Neighbour())
             fields: dict[str, Any] = {
                 "neighbour": id_,
                 "up": int(neighbour is not None and neighbour.up),
@@ -115,8 +116,7 @@ class AgentState:
                 "queue_bytes": 0 if link is None else sum(k.queued_bytes for k in link.links),
                 "capacity": None if capacity is None else round(capacity),
             }
-            fields |= {name: getattr(counts, name) for name in counts.__slots__}
-            rows.append((Links, when | fields))
+            rows.append((Links, when | fields | carried.get(id_, {})))
         return rows
 
     def _control(self, when: dict[str, Any]) -> list[Row]:
@@ -172,6 +172,25 @@ class AgentState:
             "link_count": len(self.node.links.neighbours),
             "name": self.node.failover.name_of(self.node.links.self_id) or None,
         }
+
+
+def flow_rows(flows: Sequence[FlowLoad], when: dict[str, Any]) -> list[Row]:
+    """A row for each of ``flows``: few, by short names, as clients choose number and filters."""
+    return [
+        (
+            Flows,
+            when
+            | {
+                "flow": flow_name(flow.filters),
+                "rate": round(flow.rate),
+                "error": round(flow.error),
+                "publications_per_min": round(60 * flow.publications),
+                "destinations": len(flow.destinations),
+                "planned": int(flow.planned),
+            },
+        )
+        for flow in flows[:FLOWS_MAX]
+    ]
 
 
 def rss_bytes() -> int | None:

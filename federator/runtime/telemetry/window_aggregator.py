@@ -7,7 +7,7 @@ of them: two rows of one key mean the same as one.
 Source: docs/metrics.md.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -36,22 +36,6 @@ DELAY_US_MAX: Final = 86_400_000_000
 """If a frame is dated further in the past or future, we do not believe its time."""
 
 _K = TypeVar("_K", bound=Hashable)
-
-
-@dataclass(slots=True)
-class Neighbour:
-    """What one link carried in a window; names as in ``Links``."""
-
-    frames_out: int = 0
-    publications_out: int = 0
-    bytes_out: int = 0
-    frames_in: int = 0
-    publications_in: int = 0
-    bytes_in: int = 0
-    duplicates: int = 0
-    duplicate_publications: int = 0
-    dropped: int = 0
-    deferred: int = 0
 
 
 @dataclass(slots=True)
@@ -88,7 +72,7 @@ class WindowAggregator:
     sample: int  # one frame in so many is recorded hop by hop; 0: none
 
     def __post_init__(self) -> None:
-        self.links: defaultdict[BrokerId, Neighbour] = defaultdict(Neighbour)
+        self.links: defaultdict[BrokerId, Counter[str]] = defaultdict(Counter)
         self.lost = 0  # events that found no room
         self._groups: dict[tuple[BrokerId, int, int, str], _Group] = {}
         self._offered: dict[tuple[str, int, int | None], _Traffic] = {}
@@ -110,9 +94,9 @@ class WindowAggregator:
         for event in events:
             if type(event) is Sent:
                 link = self.links[event.neighbour]
-                link.frames_out += 1
-                link.publications_out += event.publications
-                link.bytes_out += event.bytes
+                link["frames_out"] += 1
+                link["publications_out"] += event.publications
+                link["bytes_out"] += event.bytes
             elif type(event) is Came:
                 self._came(event)
             elif type(event) is Delivered:
@@ -122,9 +106,9 @@ class WindowAggregator:
             elif type(event) is Refused:
                 link = self.links[event.neighbour]
                 if event.kept:
-                    link.deferred += event.publications
+                    link["deferred"] += event.publications
                 else:
-                    link.dropped += event.publications
+                    link["dropped"] += event.publications
 
     def rows(self, when: dict[str, Any]) -> list[Row]:
         """The rows since the last call, except for the links.
@@ -144,21 +128,21 @@ class WindowAggregator:
         self._delivered_to.clear()
         return rows
 
-    def take_links(self) -> dict[BrokerId, Neighbour]:
-        """What each link carried since the last call."""
-        links, self.links = self.links, defaultdict(Neighbour)
+    def take_links(self) -> dict[BrokerId, Counter[str]]:
+        """What each link carried since the last call; names as in ``records.Links``."""
+        links, self.links = self.links, defaultdict(Counter)
         return links
 
     # Events
 
     def _came(self, event: Came) -> None:
         link = self.links[event.sender]
-        link.frames_in += 1
-        link.publications_in += event.publications
-        link.bytes_in += event.bytes
+        link["frames_in"] += 1
+        link["publications_in"] += event.publications
+        link["bytes_in"] += event.bytes
         if event.repeated:
-            link.duplicates += 1
-            link.duplicate_publications += event.publications
+            link["duplicates"] += 1
+            link["duplicate_publications"] += event.publications
         elif event.publications:
             self._hop(event, event.hops, event.sender, event.now_us)
 
