@@ -95,7 +95,6 @@ class CollectorView(AgentView):
         return {name: counters[name] for name in COUNTERS}
 
     def status(self) -> Answer:
-        """The whole state."""
         collector = self._collector
         ready, reason = self.ready()
         return {

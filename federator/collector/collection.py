@@ -53,7 +53,6 @@ class Collection:
 
     @property
     def bytes_held(self) -> int:
-        """The bytes of lines in memory."""
         return sum(position.bytes for position in self.positions())
 
     def positions(self) -> Iterator[Position]:
@@ -63,13 +62,11 @@ class Collection:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is in memory."""
         return all(position.settled for position in self.positions())
 
     # -- events of connections -------------------------------------------------------------------
 
     def on_up(self, broker: BrokerId) -> None:
-        """Note that ``broker`` can be asked."""
         self._reachable.add(broker)
 
     def on_down(self, broker: BrokerId) -> None:
@@ -146,7 +143,6 @@ class Collection:
         return orders
 
     def on_landed(self, piece: Piece) -> list[Notice]:
-        """Note that ``piece`` is landed."""
         broker, spool = piece.key
         self.landed[piece.key] = piece.last
         self._positions[broker][spool].on_landed()
@@ -159,6 +155,5 @@ class Collection:
         return [Notice("collector.gap", "warning", what | {"reason": piece.gap})]
 
     def on_land_failed(self, piece: Piece, *, now_ms: Millis) -> None:
-        """Note that ``piece`` was not landed."""
         broker, spool = piece.key
         self._positions[broker][spool].on_land_failed(now_ms=now_ms)

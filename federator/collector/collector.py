@@ -90,7 +90,6 @@ class Collector:
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect, and run until cancelled."""
         self.connections.start()
         self._tasks.create_task(self._tick(), name="what is due")
         self._tasks.create_task(self.words.run(), name="keys")
@@ -134,21 +133,17 @@ class Collector:
 
     @property
     def sources(self) -> dict[str, Source]:
-        """Connections by URL."""
         return self.connections.by_url
 
     def on_readable(self, source: Source) -> None:
-        """Note that a source's subscriptions are made: answers can arrive."""
         assert source.broker is not None
         self.collection.on_up(source.broker)
 
     def on_gone(self, source: Source) -> None:
-        """Note that a source's connection ended."""
         assert source.broker is not None
         self.collection.on_down(source.broker)
 
     def on_word(self, source: Source, packet: PublishPacket) -> None:
-        """Handle a head or an answer."""
         topic, payload = packet.topic, bytes(packet.payload)
         if topic == self._again:
             self.on_answer(source, topic, payload)
@@ -156,7 +151,6 @@ class Collector:
             self.on_head(source, topic, payload)
 
     def on_head(self, source: Source, topic: str, payload: bytes) -> None:
-        """Decode and check a head."""
         head = decode_head(payload)
         broker = BrokerId(head.broker)
         proven = self.words.is_agents(broker, topic, payload, again=True)

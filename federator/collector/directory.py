@@ -56,7 +56,6 @@ class Directory:
         return sorted(self._known_brokers.difference(self._found, self._named.values()))
 
     def on_down(self, url: str) -> None:
-        """Note that the connection to ``url`` ended."""
         if url in self._named:
             self._unsure.add(url)
 

@@ -61,7 +61,6 @@ class Piece:
 
     @property
     def bytes(self) -> int:
-        """The length of its content."""
         return sum(map(len, self.lines))
 
 
@@ -108,7 +107,6 @@ class Position:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is in memory."""
         return not self._open and not self._closed
 
     # -- reading ---------------------------------------------------------------------------------
@@ -188,7 +186,6 @@ class Position:
         return self._closed[0]
 
     def on_landed(self) -> None:
-        """Note that the piece from ``to_land`` is landed."""
         self._landing = False
         piece = self._closed.popleft()
         self.bytes -= piece.bytes

@@ -95,21 +95,17 @@ class Source(LinkObserver):
     # -- events of the link ----------------------------------------------------------------------
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """Note that the broker accepted us."""
         self._attempts_at_last = link.counters.attempts
         self._roll_call.on_up()
 
     def on_subscribed(self, link: MqttLink) -> None:
-        """Report that subscribed messages can arrive."""
         if self.broker is not None:
             self._sources.owner.on_readable(self)
 
     def on_down(self, link: MqttLink, reason: str) -> None:
-        """Report that the connection ended."""
         self._sources.on_gone(self)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Handle messages of the agent, or of a forger."""
         for packet, _, _ in publishes:
             if packet.topic == self._guide:
                 self._sources.malformed += not self._guides.put(packet)
@@ -171,7 +167,6 @@ class Sources:
         self._name = secrets.token_hex(NAME_BYTES)
 
     def start(self) -> None:
-        """Connect to the named brokers."""
         for broker in self._settings.brokers:
             self._connect(self._settings.connection(broker))
 
@@ -184,7 +179,6 @@ class Sources:
         return f"no broker: {'; '.join(errors)[:200]}"
 
     def of(self, broker: BrokerId) -> Source | None:
-        """The connection to ``broker``."""
         matching = (source for source in self.by_url.values() if source.broker == broker)
         return next(matching, None)
 

@@ -138,7 +138,6 @@ class Agent:
         self.services.serving.follow(settings, returns=returns)
 
     def own_links(self) -> list[MqttLink]:
-        """All our connections to our broker."""
         return [self.control.link, *self.services.own_links()]
 
     # -- for roles: see ``leaves.role.BrokerAgent`` ----------------------------------------------

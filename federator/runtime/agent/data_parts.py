@@ -158,7 +158,6 @@ class DataParts:
             self.path.on_publishes(chunk, publishes)
 
     def follow_link_rules(self, settings: Settings) -> None:
-        """Apply the link rules of ``settings``."""
         changed = self.path.follow_link_rules(*settings.link_rules())
         if changed and self.retained is not None:
             self.retained.on_rules()

@@ -66,7 +66,6 @@ class ControlConnection(LinkObserver):
         self.presence.on_lost(link)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Dispatch the messages of one socket read."""
         for packet, _, _ in publishes:
             if packet.packet_id is not None:
                 self.discovery.on_packet(packet.packet_id, duplicate=packet.duplicate)
@@ -168,7 +167,6 @@ class DataConnection(LinkObserver):
             asyncio.get_running_loop().call_soon(self.retained.refused, packet)  # after it is noted
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Handle the publications of one socket read."""
         if self._is_cut is not None and self._held is not None:
             self._part(link, chunk, publishes, self._is_cut, self._held)
             return

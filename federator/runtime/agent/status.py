@@ -126,7 +126,6 @@ class AgentPages(AgentView):
         return {str(id): name for id, name in names.items()}
 
     def read(self) -> Section:
-        """The status now."""
         services, beside = self._services, self._beside
         settings, control, data = services.settings, services.control, services.data
         condition = services.ready.condition()
@@ -195,7 +194,6 @@ class AgentPages(AgentView):
 
 
 def _of(part: object, *names: str) -> Section:
-    """These attributes of ``part``."""
     return {name: getattr(part, name) for name in names}
 
 
@@ -385,7 +383,6 @@ def _topology(settings: Settings, control: ControlParts) -> Section | None:
 
 
 def _stream(settings: Settings, services: Services) -> Section | None:
-    """The metrics stream."""
     stream = services.metrics
     if stream is None:
         return None
@@ -399,7 +396,6 @@ def _stream(settings: Settings, services: Services) -> Section | None:
 
 
 def _spans(settings: Settings, data: DataParts) -> Section | None:
-    """OpenTelemetry traces."""
     if data.spans is None:
         return None
     recorder = data.spans.recorder

@@ -88,7 +88,6 @@ class Spool:
 
     @property
     def id(self) -> str:
-        """The spool's unique id."""
         return self._numbering.spool
 
     @property

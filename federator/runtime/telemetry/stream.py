@@ -94,7 +94,6 @@ class EventRecorder:
         self._rows.append({"at_us": wall_clock_us(), "kind": kind, **fields})
 
     def on_effect(self, effect: e.Effect) -> None:
-        """Record an effect of the node if it is of interest."""
         match effect:
             case e.Notice(name, _, details) if name in NOTICES:
                 kind, detail_of = NOTICES[name]
@@ -111,7 +110,6 @@ class EventRecorder:
                 pass
 
     def on_mesh_events(self, entries: Iterable[MeshEntry], missed: int) -> None:
-        """Record events of meshes."""
         self._missed += missed
         fields: dict[str, int | str | None]
         for entry in entries:

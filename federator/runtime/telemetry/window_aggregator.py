@@ -88,7 +88,6 @@ class WindowAggregator:
         ] = {}
 
     def add(self, events: Sequence[FrameEvent]) -> None:
-        """Aggregate ``events``."""
         self._made_to.clear()
         self._delivered_to.clear()
         for event in events:
