@@ -272,9 +272,6 @@ class DataParts:
         """What sends and receives by the data path."""
         settings, control, path = self.settings, self.control, self.path
         self.tracing = TraceService(
-            settings=settings,
-            links=control.node.links,
-            connections=control.connections,
             traffic=control.traffic,
             link=control.link,
             policy=self.policy,

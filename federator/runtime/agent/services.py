@@ -159,13 +159,11 @@ class Services:
         """What watches our place at our broker, and says whether we are ready."""
         control, data, settings = self.control, self.data, self.settings
         self.presence = OwnBrokerPresence(
-            broker=settings.broker.id,
-            url=settings.broker.reached_at,
+            broker=settings.broker,
             control=control.link,
             data=control.data_link,
             others=data.retained_links,
             changed=self._on_presence,
-            username=settings.broker.username,
             complete=self.role.is_complete,
             looked=self.role.on_looked,
         )
@@ -181,13 +179,9 @@ class Services:
         us = (settings.broker, settings.federation, str(settings.broker.id), self.presence.is_up)
         self.strangers, self.log_watch = StrangerWatch(*us), LogWatch(*us)
         self.ready = Readiness(
-            settings.broker,
-            presence=self.presence,
-            own_links=(control.link, control.data_link),
-            node=control.node,
-            neighbours=control.connections,
-            traffic=control.traffic,
-            blocks=(data.stores.block, self.log_watch.block),
+            control.node,
+            control.traffic,
+            blocks=(self.presence.why_not, data.stores.block, self.log_watch.block),
             hindrances=self.log_watch.hindrances,
         )
 
@@ -262,27 +256,16 @@ class Services:
     def _make_for_operators(self) -> None:
         """What shows how we are."""
         control, data, settings, node = self.control, self.data, self.settings, self.control.node
-        name_of = node.failover.name_of
         self.health = HealthReporter(
             settings,
-            links=node.links,
-            neighbours=control.connections,
             data_link=control.data_link,
             ready=self.ready,
-            name_of=name_of,
             home_assistant=HomeAssistantTeller(
                 settings, folder=data.state.path, link=control.link, links=node.links
             ),
             leaves=self.role.served_leaves,
         )
-        self.links = LinkView(
-            links=node.links,
-            neighbours=control.connections,
-            transports=data.transports,
-            loads=self.link_loads,
-            judge=self.ready.judge,
-            name_of=name_of,
-        )
+        self.links = LinkView(self.ready, data.transports, self.link_loads)
         self.routes = RoutesView(
             node,
             policy=data.policy,
@@ -297,7 +280,6 @@ class Services:
             words=control.words,
             live=self.live,
             routes=self.routes,
-            failover=node.failover,
             filters=lambda: self.discovery.told,
         )
         self.metrics = None if data.frame_events is None else self._metrics(data.frame_events)
@@ -324,10 +306,9 @@ class Services:
         settings, control, data = self.settings, self.control, self.data
         peers = control.traffic.peers
         assert peers is not None, "control messages are counted where metrics are kept"
-        parameters = settings.parameters()
         agent_state = AgentState(
             node=control.node,
-            parameters=parameters,
+            parameters=settings.parameters(),
             neighbours=control.connections,
             neighbour_at=control.traffic.neighbour_at,
             own_links=(control.link, control.data_link),
@@ -341,10 +322,6 @@ class Services:
         return MetricsStream(
             settings=settings.metrics,
             federation=settings.federation,
-            links=control.node.links,
-            parameters=parameters,
-            forwarder=data.forwarder,
-            mesh_events=control.node.meshes.event_log,
             frame_events=frame_events,
             state=agent_state,
             link=control.link,

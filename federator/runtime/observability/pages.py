@@ -17,7 +17,6 @@ from mqtt5 import PublishPacket
 from msgspec import structs
 
 from federator.errors import DecodeError
-from federator.protocol.controller.failover import Failover
 from federator.protocol.filters import matches, validate_filter, validate_topic, without_share
 from federator.protocol.messages import json_codec, operators, topics
 from federator.protocol.messages.session_records import FlowRow, row_in
@@ -54,7 +53,6 @@ class PageService:
     words: SignedWords  # verifies questions, and signs answers
     live: Callable[[], LivePage]
     routes: RoutesView
-    failover: Failover
     filters: Callable[[], frozenset[str]]  # of our broker's clients
 
     def __post_init__(self) -> None:
@@ -123,7 +121,8 @@ class PageService:
         A row matches if its client or topic contains it, in any case, or if its subscription covers
         it as a topic.
         """
-        table, lowered, filters = self.failover.table, text.lower(), self.filters()
+        failover, lowered, filters = self.routes.node.failover, text.lower(), self.filters()
+        table = failover.table
         records = islice(table.texts(self.broker), SEARCHED_MAX)
         rows = [row for row in map(row_in, records) if _concerns(row, text, lowered)]
         matching = sorted(
@@ -138,7 +137,7 @@ class PageService:
             "rows_total": len(rows),
             "filters": matching[:FOUND_MAX],
             "filters_total": len(matching),
-            "reported": self.failover.active,
+            "reported": failover.active,
             "whole": max(table.count(self.broker), len(filters)) <= SEARCHED_MAX,
         }
 

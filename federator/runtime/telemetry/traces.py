@@ -11,7 +11,6 @@ from typing import Final
 
 from mqtt5 import PublishPacket
 
-from federator.config.settings import Settings
 from federator.errors import DecodeError
 from federator.protocol.bounded_cache import Recent
 from federator.protocol.data.transports import Transports
@@ -19,7 +18,6 @@ from federator.protocol.filters import validate_topic
 from federator.protocol.forwarding.explanation import explain
 from federator.protocol.forwarding.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
 from federator.protocol.forwarding.frames import Frame
-from federator.protocol.links.links import Links
 from federator.protocol.messages import json_codec, operators, topics
 from federator.protocol.messages.control import TraceEcho
 from federator.protocol.policy.broker_policy import BrokerPolicy
@@ -29,7 +27,6 @@ from federator.protocol.telemetry import tracing
 from federator.protocol.telemetry.tracing import Logbook, Onward, Stop
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.links.control_traffic import ControlTraffic
-from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
@@ -48,9 +45,6 @@ ASKED_MAX: Final = 64
 class TraceService:
     """Handles traces where they begin, pass and come home."""
 
-    settings: Settings
-    links: Links
-    connections: NeighbourLinks
     traffic: ControlTraffic
     link: MqttLink  # the control connection to our broker, over which operators are answered
     policy: BrokerPolicy
@@ -63,8 +57,9 @@ class TraceService:
 
     def __post_init__(self) -> None:
         self.malformed = 0  # orders that could not be read
-        self._self_id = self.settings.broker_id
-        self.topic = topics.trace_topic(self.settings.federation)
+        self._links = self.traffic.links
+        self._self_id = self._links.self_id
+        self.topic = topics.trace_topic(self.traffic.federation)
         self._open_traces: Recent[tuple[Epoch, int], str] = Recent(ASKED_MAX)  # tokens
         self._orders = TokenBucket(TRACES_PER_S)
         self._echoes = TokenBucket(ECHOES_PER_S)
@@ -91,7 +86,7 @@ class TraceService:
             self._begin(order)
 
     def _begin(self, order: operators.Trace) -> None:
-        epoch = self.links.epoch
+        epoch = self._links.epoch
         name = self.policy.renames.outward(order.topic)
         topic = order.topic if name is None else name
         why_not = self.policy.why_not(order.topic)
@@ -130,7 +125,7 @@ class TraceService:
 
     def on_echo(self, received: TraceEcho) -> None:
         """Pass an echo on, or answer the operator."""
-        if self.links.cost_to(received.sender) is None:
+        if self._links.cost_to(received.sender) is None:
             return
         echo = tracing.towards_origin(received, self._self_id)
         if echo is None:
@@ -138,7 +133,7 @@ class TraceService:
         if echo.at > 0:
             self._send(echo.path[echo.at - 1], echo)
             return
-        if echo.epoch == self.links.epoch:
+        if echo.epoch == self._links.epoch:
             self.on_home(echo)
         token = self._open_traces.get((echo.epoch, echo.number))
         if token is not None:
@@ -152,13 +147,13 @@ class TraceService:
 
     def _waiting(self, sends: Sends) -> list[tuple[BrokerId, int]]:
         """Next hops, and the bytes that wait to be sent there."""
-        known_neighbours = self.links.neighbours
+        known_neighbours = self._links.neighbours
         queued = []
         for hop, _ in sends:
             neighbour = known_neighbours.get(hop)
             queue = self.transports.queue_to(hop)
             if queue is None and neighbour and neighbour.conn:
-                queue = self.connections.data_of(neighbour.conn)
+                queue = self.traffic.connections.data_of(neighbour.conn)
             queued.append((hop, 0 if queue is None else queue.queued_bytes))
         return queued
 
@@ -184,5 +179,5 @@ class TraceService:
             transports=echo.transports,
             names=names,
         )
-        topic = topics.traced_topic(self.settings.federation, token)
+        topic = topics.traced_topic(self.traffic.federation, token)
         self.link.publish(topic, json_codec.encode(answer), urgent=True)

@@ -1,6 +1,7 @@
 """At our own broker or not, thrown out by a stranger, or giving way to another agent."""
 
 import asyncio
+from types import SimpleNamespace
 
 import mqtt5
 import pytest
@@ -42,8 +43,7 @@ class Place(LinkObserver):
                 give_way_s=3_600,
             )
         self.presence = OwnBrokerPresence(
-            broker=1,
-            url="mqtt://b",
+            broker=SimpleNamespace(id=1, reached_at="mqtt://b", username=None),
             control=self.links["ctl"],
             data=self.links["data"],
             others=lambda: [self.links["retained"]],

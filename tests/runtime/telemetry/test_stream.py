@@ -23,12 +23,13 @@ def stream(tmp_path):
     return MetricsStream(
         settings=MetricsSettings(enabled=True, flush_ms=FLUSH_MS),
         federation="fed",
-        links=SimpleNamespace(self_id=3, epoch=7),
-        parameters=Parameters(),
-        forwarder=Forwarder(),
-        mesh_events=None,
         frame_events=FrameEventBuffer(),
-        state=SimpleNamespace(rows=lambda links, when, lag_us: window),
+        state=SimpleNamespace(
+            node=SimpleNamespace(links=SimpleNamespace(self_id=3, epoch=7)),
+            parameters=Parameters(),
+            data_path=SimpleNamespace(forwarder=Forwarder()),
+            rows=lambda links, when, lag_us: window,
+        ),
         link=SimpleNamespace(connected=False),
         folder=tmp_path,
         words=SignedWords(None),
