@@ -200,32 +200,13 @@ class DataParts:
         )
 
     def _spans(self) -> "SpanReporter":
-        from federator.protocol.opentelemetry.hops import HopRecorder  # noqa: PLC0415 - as rare
-        from federator.protocol.opentelemetry.spans import places_of  # noqa: PLC0415
-        from federator.runtime.opentelemetry import reporter  # noqa: PLC0415
+        from federator.runtime.opentelemetry import reporter  # noqa: PLC0415 - as rare
 
-        settings, otel = self.settings, self.settings.opentelemetry
-        exporter = reporter.exporter_of(
-            otel,
-            federation=settings.federation,
-            broker=settings.broker_id,
-            name=settings.broker.name,
-        )
-        recorder = HopRecorder(
-            self_id=settings.broker_id,
-            places=places_of(otel.sample),
-            hops_per_s_max=otel.spans_per_s_max,
-            now=both_clocks,
-            also=self.frame_events,
-        )
-        return reporter.SpanReporter(
-            federation=settings.federation,
-            self_id=settings.broker_id,
-            topics=otel.topics,
-            recorder=recorder,
-            exporter=exporter,
+        return reporter.reporter_of(
+            self.settings,
             forwarder=self.forwarder,
             transport_to=self.transports.used_to,
+            also=self.frame_events,
         )
 
     def _data_path(self) -> DataPath:

@@ -304,18 +304,14 @@ class Services:
 
     def _metrics(self, frame_events: FrameEventBuffer) -> MetricsStream:
         settings, control, data = self.settings, self.control, self.data
-        peers = control.traffic.peers
-        assert peers is not None, "control messages are counted where metrics are kept"
         agent_state = AgentState(
             node=control.node,
             parameters=settings.parameters(),
-            neighbours=control.connections,
-            neighbour_at=control.traffic.neighbour_at,
+            traffic=control.traffic,
             own_links=(control.link, control.data_link),
             data_path=data.path,
             discovery=self.discovery,
             clients=self._clients,
-            peers=peers,
             echo=self.echo,
             capacity=self.link_loads.capacity,
         )

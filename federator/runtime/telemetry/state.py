@@ -32,8 +32,7 @@ from federator.protocol.types import BrokerId
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.discovery.echo import BrokerEcho
 from federator.runtime.discovery.service import Discovery
-from federator.runtime.links.control_traffic import PeerTraffic
-from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.mqtt.link import MqttLink
 
 CLIENTS_TOPIC: Final = "$SYS/broker/clients/connected"
@@ -59,14 +58,11 @@ class AgentState:
 
     node: Node
     parameters: Parameters
-    neighbours: NeighbourLinks
-    # The neighbour at the other end, once its hello named it.
-    neighbour_at: Callable[[MqttLink], BrokerId | None]
+    traffic: ControlTraffic
     own_links: Sequence[MqttLink]  # to our own broker
     data_path: DataPath
     discovery: Discovery
     clients: Callable[[], int | None]  # connected to our broker; ``None`` if they are not counted
-    peers: PeerTraffic
     echo: BrokerEcho
     capacity: Callable[[BrokerId], float | None]  # of the link to a neighbour, in bit/s
     _before: dict[str, int] = field(default_factory=dict, init=False)
@@ -102,7 +98,7 @@ class AgentState:
 
     def _links(self, carried: Mapping[BrokerId, Counter[str]], when: dict[str, Any]) -> list[Row]:
         links = self.node.links
-        queues = {self._broker_of(n.data): n for n in self.neighbours.all}
+        queues = {self._broker_of(n.data): n for n in self.traffic.connections.all}
         rows: list[Row] = []
         for id_ in sorted({*links.neighbours, *carried}):
             neighbour, link = links.neighbours.get(id_), queues.get(id_)
@@ -120,19 +116,20 @@ class AgentState:
         return rows
 
     def _control(self, when: dict[str, Any]) -> list[Row]:
-        counts = self.peers.take(self._broker_of)
+        peers = self.traffic.peers
+        assert peers is not None, "control messages are counted where metrics are kept"
         names = ("neighbour", "kind", "direction", "messages", "bytes")
         return [
             (Control, when | dict(zip(names, (*which, *sums), strict=True)))
-            for which, sums in counts.items()
+            for which, sums in peers.take(self._broker_of).items()
         ]
 
     def _broker_of(self, peer: Hashable) -> BrokerId | None:
         """The broker that a connection leads to; a broker's id is itself."""
         if not isinstance(peer, MqttLink):
             return BrokerId(peer) if isinstance(peer, int) else None
-        hello_sender = self.neighbour_at(peer)
-        neighbour = self.neighbours.having(peer)
+        hello_sender = self.traffic.neighbour_at(peer)
+        neighbour = self.traffic.connections.having(peer)
         return (
             hello_sender if hello_sender is not None or neighbour is None else neighbour.expected_id
         )
@@ -147,7 +144,7 @@ class AgentState:
 
     def _self(self, lag_us: int) -> dict[str, Any]:
         data_path, parameters = self.data_path, self.parameters
-        links = [link for n in self.neighbours.all for link in n.links]
+        links = [link for n in self.traffic.connections.all for link in n.links]
         links += self.own_links
         counts: dict[str, Any] = {
             name: self._since(name, getattr(data_path.counters, attribute))
