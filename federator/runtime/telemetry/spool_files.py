@@ -31,9 +31,9 @@ _WHOLE: Final = re.compile(r"(\d{1,10})-([0-9a-f]{16})-(\d{1,19})-(\d{1,19})\.js
 _OPEN: Final = re.compile(r"\.(\d{1,10})-([0-9a-f]{16})-(\d{1,19})\.open")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Segment:
-    """A whole file: batches ``first`` to ``last`` of a spool, ``bytes`` long."""
+    """A file: batches ``first`` to ``last`` of a spool, ``bytes`` long."""
 
     path: Path
     spool: str

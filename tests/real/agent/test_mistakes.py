@@ -200,18 +200,6 @@ async def test_a_neighbour_with_another_id_than_configured_is_named_and_not_link
     assert [k["state"] for k in (await agent.status())["links"]] == ["down"]
 
 
-async def test_a_neighbour_that_is_not_there_keeps_nobody_from_being_ready(plain):
-    one = await plain.broker()
-    (port,) = free_ports(1)
-    agent = await plain.agent(1, one, f"mqtt://127.0.0.1:{port}")
-    status = await eventually(agent, lambda s: s["ready"], "ready")
-    await asyncio.sleep(2)  # some more attempts
-
-    (link,) = status["links"]
-    assert (link["state"], "connection refused" in link["reason"]) == ("connecting", True)
-    assert tally(agent)["connection.refused"] == 2  # control and data
-
-
 async def test_our_own_broker_among_the_neighbours_is_told_once_and_is_no_link(plain):
     one = await plain.broker()
     agent = await plain.agent(1, one, f"mqtt://localhost:{one.port}")

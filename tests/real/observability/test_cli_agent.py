@@ -5,7 +5,6 @@ import json
 import sys
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from lab.grid.processes.ports import free_ports
 from tests.real.plain_agents import PlainConfig, eventually, linked
@@ -89,21 +88,6 @@ async def test_the_verbs_tell_the_same_story_of_two_agents(plain, tmp_path):
         assert part in packed[1]
     assert (no_topic[0], no_topic[1]) == (69, "")
     assert "give one topic" in no_topic[2]
-
-
-async def test_a_live_agent_can_be_scraped_and_names_no_topic_or_client(plain):
-    agent = await plain.agent(1, await plain.broker(), more=WANTS)
-    await eventually(agent, linked(), "ready")
-
-    pages = {page: await agent.get(page) for page in ("/metrics", "/healthz", "/readyz")}
-
-    assert [code for code, _ in pages.values()] == [200, 200, 200]
-    exposition = pages["/metrics"][1].decode()
-    families = {family.name: family for family in text_string_to_metric_families(exposition)}
-    assert families["federator_ready"].samples[0].value == 1
-    assert families["federator_control_messages_received"].type == "counter"
-    assert "a/#" not in exposition
-    assert "federator-1-" not in exposition
 
 
 async def test_a_second_agent_on_one_state_folder_is_75_and_disturbs_nothing(plain):
