@@ -110,7 +110,7 @@ class CollectorView(AgentView):
                     "subscribed": source.link.subscribed,
                     "error": source.link.last_error,
                 }
-                for source in islice(collector.sources.values(), LISTED_MAX)
+                for source in islice(collector.connections.by_url.values(), LISTED_MAX)
             ],
             "unreached": collector.connections.directory.unreached,
             "spools": list(self.routes()),
@@ -129,7 +129,7 @@ class CollectorView(AgentView):
                 "spool": position.key[1],
                 "first": position.reader.head_first,
                 "last": position.reader.head_last,
-                "taken": position.taken,
+                "taken": position.reader.taken,
                 "landed": position.landed,
                 "lag": position.lag,
                 "lost": position.counts["lost"],
@@ -176,7 +176,7 @@ async def _collect(
             leftovers=landing.leftovers,
             http_port=port,
         )
-        links = lambda: [source.link for source in collector.sources.values()]  # noqa: E731
+        links = lambda: [source.link for source in collector.connections.by_url.values()]  # noqa: E731
         async with (
             service_manager.told(view.ready, links) as reloading,
             reloader.following(reloading),

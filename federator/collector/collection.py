@@ -79,10 +79,10 @@ class Collection:
         """Handle a head, received on the head topic of the broker that it names."""
         position = self._of(head)
         position.reader.on_head(head.first, head.last)
-        if head.last >= position.taken:
+        if head.last >= position.reader.taken:
             return []
         what: dict[str, int | str] = {"broker": head.broker, "spool": head.spool}
-        what |= {"last": head.last, "taken": position.taken}
+        what |= {"last": head.last, "taken": position.reader.taken}
         return [Notice("collector.spool_went_back", "error", what)]
 
     def on_answer(
@@ -102,9 +102,9 @@ class Collection:
             self.no_room += 1
             position.reader.break_off(now_ms=now_ms)
             return []
-        began = position.begun
+        had_any = position.reader.taken > 0
         position.on_answer(again, lines, now_ms=now_ms, wall_us=wall_us)
-        if began or not position.begun:
+        if had_any or not position.reader.taken:
             return []
         return [Notice("collector.spool_begun", "info", {"broker": broker, "spool": again.spool})]
 
@@ -114,7 +114,7 @@ class Collection:
         spools = self._positions.setdefault(broker, {})
         position = spools.pop(head.spool, None)
         if position is None:
-            claims = [spool for spool, candidate in spools.items() if not candidate.begun]
+            claims = [spool for spool, candidate in spools.items() if not candidate.reader.taken]
             if len(claims) >= CLAIMS_MAX:
                 del spools[claims[0]]
             key = broker, head.spool

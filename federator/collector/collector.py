@@ -131,10 +131,6 @@ class Collector:
 
     # -- events of sources -----------------------------------------------------------------------
 
-    @property
-    def sources(self) -> dict[str, Source]:
-        return self.connections.by_url
-
     def on_readable(self, source: Source) -> None:
         assert source.broker is not None
         self.collection.on_up(source.broker)
@@ -174,7 +170,7 @@ class Collector:
     # -- what is due -----------------------------------------------------------------------------
 
     def _do_what_is_due(self) -> None:
-        by_broker = {source.broker: source for source in self.sources.values()}
+        by_broker = {source.broker: source for source in self.connections.by_url.values()}
         for order in self.collection.due(now_ms=monotonic_ms(), all_=self._leaving):
             match order:
                 case Piece():

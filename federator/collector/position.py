@@ -91,19 +91,9 @@ class Position:
     # -- state -----------------------------------------------------------------------------------
 
     @property
-    def taken(self) -> int:
-        """The last batch in memory or landed."""
-        return self.reader.taken
-
-    @property
     def lag(self) -> int:
         """Batches that the spool has and we have not landed."""
         return max(0, self.reader.head_last - max(self.landed, self.reader.head_first - 1))
-
-    @property
-    def begun(self) -> bool:
-        """Whether any batch of it was ever taken."""
-        return self.taken > 0
 
     @property
     def settled(self) -> bool:

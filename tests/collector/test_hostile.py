@@ -51,7 +51,7 @@ def asked_world():
 
 def taken(world):
     (position,) = world.collection.positions()
-    return position.taken
+    return position.reader.taken
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_another_broker_cannot_answer_for_one():
 
 
 def taken_of(world, broker):
-    return max(p.taken for p in world.collection.positions() if p.key[0] == broker)
+    return max(p.reader.taken for p in world.collection.positions() if p.key[0] == broker)
 
 
 def test_an_answer_that_contradicts_itself_does_not_count():

@@ -96,17 +96,12 @@ class HopRecorder:
         self.passed_over = 0  # frames of the share that were not followed: too many in a second
         self._self_id, self._now, self._also = self_id, now, also
         self._places_max, self._hops_max = places, hops_per_s_max
-        self._places = places  # followed now
+        self.places = places  # followed now
         self._salts: dict[tuple[BrokerId, int], int] = {}
         self._open: dict[FrameName, Hop] = {}
         self._closed: Recent[FrameName, None] = Recent(CLOSED_MAX)
         self._second_ms = now().ms
         self._opened = self._refused = 0  # in this second
-
-    @property
-    def places(self) -> int:
-        """The number of places followed now."""
-        return self._places
 
     def add(self, event: FrameEvent) -> None:
         """Record an event, if its frame is followed."""
@@ -179,17 +174,17 @@ class HopRecorder:
             return None  # a late answer to a repair request
         if frame in self._closed and not isinstance(event, Delivered):
             return None
-        if place >= self._places or self._opened >= self._hops_max:
+        if place >= self.places or self._opened >= self._hops_max:
             if isinstance(event, Came | Made):
                 self.passed_over += 1
-                self._refused += place < self._places
+                self._refused += place < self.places
             return None
         self._opened += 1
         now = self._now()
         hop = Hop(
             frame=frame,
             place=place,
-            places=self._places,
+            places=self.places,
             opened_ms=now.ms,
             start_us=now.us,
             end_us=now.us,
@@ -222,8 +217,8 @@ class HopRecorder:
         """Reduce the share if this second had too many frames, and raise it if it had few."""
         asked = self._opened + self._refused
         if asked > self._hops_max:
-            self._places = max(1, self._places * self._hops_max // asked)
+            self.places = max(1, self.places * self._hops_max // asked)
         elif 2 * asked <= self._hops_max:
-            self._places = min(2 * self._places, self._places_max)
+            self.places = min(2 * self.places, self._places_max)
         self._opened = self._refused = 0
         self._second_ms = now_ms

@@ -142,7 +142,7 @@ async def test_fail_fast_starts_where_nothing_is_wrong_and_sigterm_ends_it_with_
         return (await ran("status", "-c", str(config)))[0] == 0
 
     try:
-        await until(ready, "ready")
+        await until(ready, "ready", deadline_s=TEST_SECONDS_MAX)
     finally:
         process.terminate()
     async with asyncio.timeout(TEST_SECONDS_MAX):
