@@ -32,7 +32,6 @@ FOLLOWED_MS: Final = 1_000
 """How long a frame is followed; a later delivery from custody is a span of its own."""
 CLOSED_MAX: Final = 4_096
 """Frames remembered as reported."""
-ORIGINS_MAX: Final = 16_384
 COPIES_MAX: Final = 64
 """Next hops of one frame in a span."""
 _SECOND_MS: Final = 1_000
@@ -97,7 +96,6 @@ class HopRecorder:
         self._self_id, self._now, self._also = self_id, now, also
         self._places_max, self._hops_max = places, hops_per_s_max
         self.places = places  # followed now
-        self._salts: dict[tuple[BrokerId, int], int] = {}
         self._open: dict[FrameName, Hop] = {}
         self._closed: Recent[FrameName, None] = Recent(CLOSED_MAX)
         self._second_ms = now().ms
@@ -108,10 +106,7 @@ class HopRecorder:
         if self._also is not None:
             self._also.add(event)
         origin = self._self_id if isinstance(event, Made) else event.origin
-        salt = self._salts.get((origin, event.epoch))
-        if salt is None:
-            salt = self._new_salt(origin, event.epoch)
-        place = place_of(salt, event.seq)
+        place = place_of(salt_of(origin, event.epoch), event.seq)
         if place < self._places_max and event.publications:
             self._note(event, origin, place)
 
@@ -138,12 +133,6 @@ class HopRecorder:
         return hops
 
     # Helpers
-
-    def _new_salt(self, origin: BrokerId, epoch: int) -> int:
-        if len(self._salts) >= ORIGINS_MAX:
-            self._salts.clear()
-        salt = self._salts[origin, epoch] = salt_of(origin, epoch)
-        return salt
 
     def _note(self, event: FrameEvent, origin: BrokerId, place: int) -> None:
         if isinstance(event, Came) and event.repeated:

@@ -14,6 +14,7 @@ types.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -175,6 +176,7 @@ _MIX = 0x9E3779B97F4A7C15
 _MASK = 2**32 - 1
 
 
+@lru_cache(maxsize=16_384)
 def salt_of(origin: int, epoch: int) -> int:
     """The point on the circle where the numbers of an origin's incarnation begin."""
     mixed = (origin * _MIX + epoch) * _MIX

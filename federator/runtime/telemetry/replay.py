@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter
+from msgspec.structs import replace
 
 from federator.errors import DecodeError
 from federator.protocol.messages import topics
@@ -25,6 +26,7 @@ from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import (
     HEADER_BYTES_MAX,
     Again,
+    Ask,
     Head,
     decode_ask,
     digest_of,
@@ -70,16 +72,6 @@ Read = Callable[[str, int, int, int], Awaitable[tuple[Part | None, tuple[int, in
 _log = structlog.get_logger()
 
 
-@dataclass(slots=True)
-class _Order:
-    """The rest of an ask."""
-
-    spool: str
-    next: int
-    last: int
-    to: str
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class ReplayService:
     """Pushes new batches to our broker's clients, and sends older ones on request."""
@@ -96,7 +88,7 @@ class ReplayService:
         self.refused = 0  # asks beyond the bound of the queue or of verifications
         self.answered = 0  # messages sent
         self.topic = topics.metrics_ask_topic(self.federation)
-        self._orders: deque[_Order] = deque()
+        self._orders: deque[Ask] = deque()
         self._proven = False  # whether the waiting asks are proven to come from collectors
         self._signatures_checked: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
         self._request_came = asyncio.Event()
@@ -136,7 +128,7 @@ class ReplayService:
         if signed and not self._proven:
             self._proven = True
             self._orders.clear()  # unproven ones are no longer accepted
-        self._orders.append(_Order(ask.spool, ask.first, ask.last, ask.to))
+        self._orders.append(ask)
         self._request_came.set()
 
     def _has_room(self, *, signed: bool) -> bool:
@@ -155,7 +147,7 @@ class ReplayService:
                 await self._serve(self._orders.popleft())
                 await asyncio.sleep(PAUSE_S)
 
-    async def _serve(self, order: _Order) -> None:
+    async def _serve(self, order: Ask) -> None:
         """Send one message of an answer."""
         link = self.link
         if not link.connected:
@@ -164,15 +156,15 @@ class ReplayService:
             self._orders.append(order)
             return
         try:
-            part, held = await self.read(order.spool, order.next, order.last, LINES_BYTES_MAX)
+            part, held = await self.read(order.spool, order.first, order.last, LINES_BYTES_MAX)
         except OSError as error:
             _log.warning("metrics.spool_unreadable", reason=error.strerror or str(error))
             return
-        covered = max(min(order.last, held[1]) if part is None else part.last, order.next - 1)
+        covered = max(min(order.last, held[1]) if part is None else part.last, order.first - 1)
         lines = b"" if part is None else part.lines
         header = Again(
             spool=order.spool,
-            batch_first=order.next,
+            batch_first=order.first,
             batch_last=covered,
             held_first=held[0],
             held_last=held[1],
@@ -184,5 +176,4 @@ class ReplayService:
             return
         self.answered += 1
         if part is not None and covered < min(order.last, held[1]):
-            order.next = covered + 1
-            self._orders.append(order)
+            self._orders.append(replace(order, first=covered + 1))

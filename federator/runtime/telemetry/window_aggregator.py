@@ -54,14 +54,6 @@ class _Group:
     events: list[Delivered] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Origin:
-    """An origin's incarnation: the offset of its sampling, and its latest numbers delivered."""
-
-    salt: int
-    latest: list[int] = field(default_factory=lambda: [-1, -1])  # without and with custody
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class WindowAggregator:
     """The figures of one window."""
@@ -80,7 +72,8 @@ class WindowAggregator:
         self._hops: list[dict[str, Any]] = []
         self._early: list[dict[str, Any]] = []
         self._delays = 0
-        self._origins: dict[tuple[BrokerId, int], _Origin] = {}
+        # The latest number delivered of each origin's incarnation, without and with custody.
+        self._latest: dict[tuple[BrokerId, int, int], int] = {}
         # The totals that equal frames add to, while no route can have changed.
         self._made_to: dict[tuple[bytes, int, int | None], list[_Traffic]] = {}
         self._delivered_to: dict[
@@ -167,12 +160,13 @@ class WindowAggregator:
         for total in totals:
             total.publications += event.publications
             total.bytes += event.bytes
-        latest = self._origin(event.origin, event.epoch).latest
-        custody = event.flags & CUSTODY_FLAG
-        if event.seq < latest[custody]:
+        chain = (event.origin, event.epoch, event.flags & CUSTODY_FLAG)
+        if event.seq < self._latest.get(chain, -1):
             group.out_of_order += event.publications
         else:
-            latest[custody] = event.seq
+            if chain not in self._latest and len(self._latest) >= KEYS_MAX:
+                self._latest.clear()
+            self._latest[chain] = event.seq
         self._delays += 1
         if self._delays >= DELAYS_MAX:
             self._write_deliveries()
@@ -196,14 +190,6 @@ class WindowAggregator:
         self._delivered_to[alike] = group, totals
         return group, totals
 
-    def _origin(self, origin: BrokerId, epoch: int) -> _Origin:
-        state = self._origins.get((origin, epoch))
-        if state is None:
-            if len(self._origins) >= KEYS_MAX:
-                self._origins.clear()
-            state = self._origins[origin, epoch] = _Origin(salt_of(origin, epoch))
-        return state
-
     def _traffic(
         self, filter_: str, qos: int, made_us: int | None, total: _Traffic
     ) -> dict[str, Any]:
@@ -221,7 +207,7 @@ class WindowAggregator:
         origin = event.origin if isinstance(event, Came) else self.self_id
         if not self.sample:
             return
-        if not is_sampled(self._origin(origin, event.epoch).salt, event.seq, self.sample):
+        if not is_sampled(salt_of(origin, event.epoch), event.seq, self.sample):
             return
         if len(self._hops) >= HOPS_MAX:
             self.lost += 1
