@@ -7,8 +7,8 @@ its agent may still have its files, or answers that it has not.
 Source: docs/collector.md.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from federator.collector.position import Piece, Position, ReadingParameters, SpoolKey
@@ -31,23 +31,28 @@ class Question:
     last: int
 
 
+@dataclass(eq=False, repr=False)
 class Collection:
     """The positions of all spools.
 
     Args:
         landed: The last landed batch of every spool that has files.
-        parameters: How to read.
         bytes_max: Limit of lines in memory. From half of it on everything is landed at once and
             nothing requested.
+
+    Attributes:
+        stray: Answers about a spool that no head named.
+        no_room: Answers dropped for lack of room.
     """
 
-    def __init__(
-        self, landed: Mapping[SpoolKey, int], parameters: ReadingParameters, *, bytes_max: int
-    ) -> None:
-        self.landed = dict(landed)
-        self.stray = self.no_room = 0  # answers without a spool of theirs; dropped for lack of room
-        self._parameters = parameters
-        self._bytes_max = bytes_max
+    landed: dict[SpoolKey, int]
+    parameters: ReadingParameters
+    _: KW_ONLY
+    bytes_max: int
+    stray: int = field(default=0, init=False)
+    no_room: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
         self._positions: dict[BrokerId, dict[str, Position]] = {}
         self._reachable: set[BrokerId] = set()
 
@@ -98,7 +103,7 @@ class Collection:
         if position is None:
             self.stray += 1
             return []
-        if self.bytes_held + len(payload) > self._bytes_max:
+        if self.bytes_held + len(payload) > self.bytes_max:
             self.no_room += 1
             position.reader.break_off(now_ms=now_ms)
             return []
@@ -118,7 +123,7 @@ class Collection:
             if len(claims) >= CLAIMS_MAX:
                 del spools[claims[0]]
             key = broker, head.spool
-            position = Position(key, self.landed.get(key, 0), self._parameters)
+            position = Position(key, self.landed.get(key, 0), self.parameters)
         spools[head.spool] = position
         return position
 
@@ -130,7 +135,7 @@ class Collection:
         The caller reports the outcome of a piece to ``on_landed`` or ``on_land_failed``.
         """
         orders: list[Question | Piece] = []
-        crowded = 2 * self.bytes_held > self._bytes_max
+        crowded = 2 * self.bytes_held > self.bytes_max
         for position in self.positions():
             broker, spool = position.key
             piece = position.to_land(now_ms=now_ms, all_=all_ or crowded)

@@ -79,7 +79,7 @@ class Collector:
             tasks,
             kind="collector",
             daemon="collector",
-            heard=(self._head, self._again),
+            extra_topics=(self._head, self._again),
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
         self._leaving = False

@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, Protocol
 
 import structlog
@@ -56,19 +57,10 @@ class Source(LinkObserver):
     The directory decides whether to believe that. Until then we only receive.
 
     Args:
-        heard: Topics besides the guide's.
         client_id: Unique among connections: two addresses may lead to one broker.
     """
 
-    def __init__(
-        self,
-        sources: "Sources",
-        connection: BrokerAddress,
-        *,
-        heard: Sequence[str],
-        client_id: str,
-        send_queue_bytes_max: int,
-    ) -> None:
+    def __init__(self, sources: "Sources", connection: BrokerAddress, *, client_id: str) -> None:
         self.url = connection.url
         self.broker: BrokerId | None = None  # once that is known and believed
         self._attempts_at_last = 0
@@ -81,9 +73,9 @@ class Source(LinkObserver):
             endpoint_of(connection),
             self,
             client_id=client_id,
-            send_queue_bytes_max=send_queue_bytes_max,
+            send_queue_bytes_max=sources.send_queue_bytes_max,
         )
-        filters = (self._guide, *heard)
+        filters = (self._guide, *sources.extra_topics)
         self.link.subscribe([TopicFilter(topic, max_qos=QoS.AT_LEAST_ONCE) for topic in filters])
 
     @property
@@ -126,14 +118,9 @@ class Source(LinkObserver):
             self._sources.on_malformed(self, error)
 
 
+@dataclass(eq=False, repr=False)
 class Sources:
     """All connections.
-
-    Args:
-        words: Checks the signatures of guides.
-        kind: Our role, for our client ids.
-        daemon: Our name in the log's events: ``DAEMON.broker_found`` and the like.
-        heard: Topics besides the guide's.
 
     Attributes:
         by_url: The connections.
@@ -141,34 +128,30 @@ class Sources:
         malformed: Messages that do not decode.
     """
 
-    def __init__(
-        self,
-        owner: Owner,
-        settings: FollowingSettings,
-        words: FollowedWords,
-        tasks: asyncio.TaskGroup,
-        *,
-        kind: str,
-        daemon: str,
-        heard: Sequence[str],
-        send_queue_bytes_max: int,
-    ) -> None:
-        self.owner, self.federation = owner, settings.federation
+    owner: Owner
+    settings: FollowingSettings
+    words: FollowedWords  # checks the signatures of guides
+    tasks: asyncio.TaskGroup
+    _: KW_ONLY
+    kind: str  # our role, for our client ids
+    daemon: str  # our name in the log's events: ``DAEMON.broker_found`` and the like
+    extra_topics: Sequence[str]  # topics besides the guide's
+    send_queue_bytes_max: int
+
+    def __post_init__(self) -> None:
+        self.federation = self.settings.federation
         self.misled = self.malformed = 0
         self.by_url: dict[str, Source] = {}
-        named = [broker.url for broker in settings.brokers]
-        self.directory = Directory(named, only=settings.only)
-        self._settings, self._words, self._tasks = settings, words, tasks
-        self._kind, self._daemon, self._extra_topics = kind, daemon, heard
+        named = [broker.url for broker in self.settings.brokers]
+        self.directory = Directory(named, only=self.settings.only)
         self._complain = Complaints().complain
-        self._send_queue_bytes_max = send_queue_bytes_max
         self._running: dict[str, asyncio.Task[None]] = {}
         self._numbers = itertools.count(1)
         self._name = secrets.token_hex(NAME_BYTES)
 
     def start(self) -> None:
-        for broker in self._settings.brokers:
-            self._connect(self._settings.connection(broker))
+        for broker in self.settings.brokers:
+            self._connect(self.settings.connection(broker))
 
     def why_none(self) -> str | None:
         """Why no broker can be read; ``None`` if one can."""
@@ -183,16 +166,11 @@ class Sources:
         return next(matching, None)
 
     def _connect(self, connection: BrokerAddress) -> None:
-        source = Source(
-            self,
-            connection,
-            heard=self._extra_topics,
-            client_id=secret_name(f"{self._kind}-{self._name}-{next(self._numbers)}"),
-            send_queue_bytes_max=self._send_queue_bytes_max,
-        )
+        name = f"{self.kind}-{self._name}-{next(self._numbers)}"
+        source = Source(self, connection, client_id=secret_name(name))
         self.by_url[source.url] = source
         name = f"connection to {source.url}"
-        self._running[source.url] = self._tasks.create_task(source.link.run(), name=name)
+        self._running[source.url] = self.tasks.create_task(source.link.run(), name=name)
 
     def on_gone(self, source: Source) -> None:
         """Report that a source's connection ended; it may return as another broker."""
@@ -206,7 +184,7 @@ class Sources:
         guide = decode(Guide, payload)
         if guide.federation != self.federation:
             return None
-        proven = self._words.is_agents(guide.broker, topic, payload, again=True)
+        proven = self.words.is_agents(guide.broker, topic, payload, again=True)
         if not (proven and self.believe(source, guide.broker)):
             return None
         failing = {url for url, known_source in self.by_url.items() if known_source.failing}
@@ -218,7 +196,7 @@ class Sources:
         accepted, orders = self.directory.on_identity(source.url, broker)
         if not accepted:
             self.misled += 1
-            self._complain(f"{self._daemon}.not_believed", broker=broker, url=source.url)
+            self._complain(f"{self.daemon}.not_believed", broker=broker, url=source.url)
             return False
         self._follow(orders)  # first: a source that is closed was this broker until now
         if source.broker is None:
@@ -234,19 +212,19 @@ class Sources:
                     self._hang_up(url)
                 case Dial(broker, url):
                     try:
-                        self._connect(self._settings.found(url))
+                        self._connect(self.settings.found(url))
                     except (ValueError, OSError) as error:
                         self.directory.on_failed(broker)
                         reason = str(error)[:200]
-                        self._complain(f"{self._daemon}.not_dialled", broker=broker, reason=reason)
+                        self._complain(f"{self.daemon}.not_dialled", broker=broker, reason=reason)
                     else:
-                        _log.info(f"{self._daemon}.broker_found", broker=broker, url=url)
+                        _log.info(f"{self.daemon}.broker_found", broker=broker, url=url)
 
     def on_malformed(self, source: Source, error: DecodeError) -> None:
         """Count and log a message of ``source`` that does not decode."""
         self.malformed += 1
         reason, so_far = str(error)[:200], self.malformed
-        self._complain(f"{self._daemon}.malformed", url=source.url, reason=reason, so_far=so_far)
+        self._complain(f"{self.daemon}.malformed", url=source.url, reason=reason, so_far=so_far)
 
     def _hang_up(self, url: str) -> None:
         source, task = self.by_url.pop(url, None), self._running.pop(url, None)

@@ -119,7 +119,7 @@ class Observer:
             tasks,
             kind="console",
             daemon="console",
-            heard=(*subscribed, f"{self._traced}{self._token}"),
+            extra_topics=(*subscribed, f"{self._traced}{self._token}"),
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
         self.connections.heard_guide = self._on_guide

@@ -130,7 +130,7 @@ class Steerer:
             tasks,
             kind="steerer",
             daemon="steer",
-            heard=(self._load, self._plan),
+            extra_topics=(self._load, self._plan),
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
         own = settings.keys.own_keys()

@@ -56,12 +56,10 @@ class TakeoverDetector:
         self._clock = clock
         self._taken_at_s: dict[str, float] = {}
 
-    def on_log(self, topic: str, payload: bytes) -> None:
-        """Note a line of the broker's log."""
-        if topic != ERROR_TOPIC:
-            return
+    def on_log(self, packet: PublishPacket) -> None:
+        """Note a line of the broker's log, on ``ERROR_TOPIC``."""
         for line, client_id in self._lines.items():
-            if payload.endswith(line):
+            if packet.payload.endswith(line):
                 self._taken_at_s[client_id] = self._clock()
 
     def threw_out(self, client_id: str) -> bool:
@@ -101,11 +99,7 @@ class OwnBrokerPresence:
         self._takeovers = TakeoverDetector([self.control.client_id, self.data.client_id])
 
     def part(self) -> Part:
-        return Part(topics={ERROR_TOPIC: self.on_log})
-
-    def on_log(self, packet: PublishPacket) -> None:
-        """Note a line of the broker's log, which may report a takeover."""
-        self._takeovers.on_log(packet.topic, packet.payload)
+        return Part(topics={ERROR_TOPIC: self._takeovers.on_log})
 
     def why_not(self) -> str:
         """Why we cannot receive what is published at our broker; empty if we can."""

@@ -13,6 +13,7 @@ Source: docs/gateway.md, "Strangers".
 import ipaddress
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from typing import Final, Protocol
 
@@ -85,31 +86,20 @@ class Place:
             del room.at[self.address]
 
 
+@dataclass(eq=False, repr=False)
 class Antechamber:
-    """The places of one listener, or of several that share them.
+    """The places of one listener, or of several that share them."""
 
-    Args:
-        unfinished_max: Connections without a complete request.
-        per_address_max: Connections of one IPv4 address or IPv6 network.
-        bytes_max: What all of them may have sent.
-        shared: Addresses and networks used by many clients, without a limit per address.
-    """
+    counts: Counts
+    _: KW_ONLY
+    unfinished_max: int  # connections without a complete request
+    per_address_max: int  # connections of one IPv4 address or IPv6 network
+    bytes_max: int = sys.maxsize  # what all of them may have sent
+    shared: Iterable[str] = ()  # addresses and networks of many clients, without a limit each
 
-    def __init__(
-        self,
-        counts: Counts,
-        *,
-        unfinished_max: int,
-        per_address_max: int,
-        bytes_max: int = sys.maxsize,
-        shared: Iterable[str] = (),
-    ) -> None:
+    def __post_init__(self) -> None:
         self.bytes = 0
-        self._counts = counts
-        self._unfinished_max = unfinished_max
-        self._per_address_max = per_address_max
-        self._bytes_max = bytes_max
-        self._shared = [ipaddress.ip_network(network) for network in shared]
+        self._shared = [ipaddress.ip_network(network) for network in self.shared]
         self.unfinished: dict[Place, None] = {}  # the oldest first
         self.waiting: dict[Place, None] = {}
         self.at: dict[object, dict[Place, None]] = {}
@@ -122,10 +112,10 @@ class Antechamber:
         """A place for a connection from ``host``; none if all others of its address wait for us."""
         address = self._address(host)
         others = self.at.get(address, {})
-        if address is not None and len(others) >= self._per_address_max:
+        if address is not None and len(others) >= self.per_address_max:
             oldest = next((other for other in others if other in self.unfinished), None)
             if oldest is None:
-                self._counts.over_share += 1
+                self.counts.over_share += 1
                 return None
             self._send_away(oldest)
         self.make_room()
@@ -137,12 +127,12 @@ class Antechamber:
     def bound_bytes(self, count: int) -> None:
         """``count`` more bytes came; beyond the bound the connection that sent most gives way."""
         self.bytes += count
-        while self.bytes > self._bytes_max:
+        while self.bytes > self.bytes_max:
             places = chain(self.unfinished, self.waiting)
             self._send_away(max(places, key=lambda place: place.received))
 
     def make_room(self) -> None:
-        if len(self.unfinished) >= self._unfinished_max:
+        if len(self.unfinished) >= self.unfinished_max:
             self._send_away(next(iter(self.unfinished)))
 
     def clear(self) -> None:
@@ -152,7 +142,7 @@ class Antechamber:
             place.give_way()
 
     def _send_away(self, place: Place) -> None:
-        self._counts.gave_way += 1
+        self.counts.gave_way += 1
         place.leave()
         place.give_way()
 

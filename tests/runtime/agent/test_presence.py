@@ -101,7 +101,7 @@ async def test_a_broker_that_closes_a_connection_has_us_back(place):
 
 
 async def test_whom_a_stranger_threw_out_says_so_and_comes_back_at_once(place):
-    place.presence.on_log(mqtt5.PublishPacket(ERROR_TOPIC, THROWN_OUT))
+    place.presence.part().topics[ERROR_TOPIC](mqtt5.PublishPacket(ERROR_TOPIC, THROWN_OUT))
 
     with structlog.testing.capture_logs() as logs:
         place.writers["ctl"].close()
