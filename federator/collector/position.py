@@ -64,21 +64,22 @@ class Piece:
         return sum(map(len, self.lines))
 
 
+@dataclass(eq=False, repr=False)
 class Position:
     """One spool: its reader, and the pieces that wait to be landed.
 
     Attributes:
-        landed: The last batch in a landed file; 0 if there is none.
         bytes: Size of lines in memory.
         counts: What was landed, lost and skipped since the start; ``app`` describes them.
     """
 
-    def __init__(self, key: SpoolKey, landed: int, parameters: ReadingParameters) -> None:
-        self.key = key
-        self.landed = landed
-        self.reader = SpoolReader(key[0], landed, parameters.pace)
+    key: SpoolKey
+    landed: int  # the last batch in a landed file; 0 if there is none
+    parameters: ReadingParameters
+
+    def __post_init__(self) -> None:
+        self.reader = SpoolReader(self.key[0], self.landed, self.parameters.pace)
         self.bytes = 0
-        self._parameters = parameters
         self.counts: Counter[str] = Counter()
         self._epoch = 0
         self._open: list[Batch] = []  # the piece that still grows
@@ -129,7 +130,7 @@ class Position:
             self._opened_ms = now_ms
         self._open.append(batch)
         self._open_bytes += len(batch.lines)
-        if self._open_bytes >= self._parameters.rotate_bytes:
+        if self._open_bytes >= self.parameters.rotate_bytes:
             self._close()
 
     def _add_gap(self, missing: Missing, wall_us: int) -> None:
@@ -139,7 +140,7 @@ class Position:
         broker, spool = self.key
         first, last, reason = missing.first, missing.last, missing.reason
         record = Events(
-            federation=self._parameters.federation,
+            federation=self.parameters.federation,
             broker=broker,
             epoch=self._epoch,
             spool=spool,
@@ -168,7 +169,7 @@ class Position:
 
         With ``all_``, everything in memory is due.
         """
-        if all_ or now_ms - self._opened_ms >= self._parameters.rotate_ms:
+        if all_ or now_ms - self._opened_ms >= self.parameters.rotate_ms:
             self._close()
         if not self._closed or self._landing or now_ms < self._land_at_ms:
             return None
@@ -191,7 +192,7 @@ class Position:
     def on_land_failed(self, *, now_ms: Millis) -> None:
         """Note that the piece from ``to_land`` was not landed: it is returned again later."""
         self._landing = False
-        self._land_at_ms = Millis(now_ms + self._parameters.land_retry_ms)
+        self._land_at_ms = Millis(now_ms + self.parameters.land_retry_ms)
 
 
 def _joins(batch: Batch, piece: list[Batch]) -> bool:
