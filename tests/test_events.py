@@ -6,7 +6,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
+DAEMONS = ("collector", "console", "steer")
+"""For each of them ``collector.sources`` logs under its name."""
 SPEAKERS = {"Notice", "_notice", "_complain", "_tried", "on_error"}
+
+
+def text_of(node):
+    """A constant, or ``*.event`` for an f-string whose beginning varies."""
+    if isinstance(node, ast.JoinedStr) and isinstance(node.values[-1], ast.Constant):
+        end = node.values[-1].value
+        return f"*{end}" if re.fullmatch(r"\.[a-z_]+", end) else None
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 def logged(tree):
@@ -18,11 +28,12 @@ def logged(tree):
         on = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
         if not (name in SPEAKERS or (name in LEVELS and on.endswith("_log"))):
             continue
-        texts = [a.value for a in call.args if isinstance(a, ast.Constant)]
-        names = [t for t in texts if isinstance(t, str) and re.fullmatch(r"[a-z]+\.[a-z_]+", t)]
+        texts = [text_of(argument) for argument in call.args]
+        names = [t for t in texts if isinstance(t, str) and re.fullmatch(r"[a-z*]+\.[a-z_]+", t)]
         level = next((t for t in texts if t in LEVELS), name if name in LEVELS - {"log"} else None)
         if names:
-            yield names[0], "error" if level == "exception" else level
+            for daemon in DAEMONS if names[0].startswith("*.") else ("",):
+                yield names[0].replace("*", daemon), "error" if level == "exception" else level
         else:
             assert not [t for t in texts if isinstance(t, str)], ast.unparse(call)
 

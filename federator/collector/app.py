@@ -4,8 +4,8 @@ Source: docs/observability.md, "Collector".
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
 from itertools import islice
 from typing import Final
 
@@ -57,6 +57,9 @@ gauge brokers[url] url
 COUNTERS: Final = tuple(row.attribute for row in COLLECTOR if row.under == "counters")
 """By the names that they have in ``/status``."""
 
+OF_READERS: Final = ("asked", "unanswered", "stray")
+"""Counters that each reader of a spool has."""
+
 LISTED_MAX: Final = 1_000
 """Spools in one answer."""
 
@@ -78,19 +81,20 @@ class CollectorView(AgentView):
     def counters(self) -> Mapping[str, int]:
         """Counters since the start, summed over all spools."""
         collector = self._collector
-        counters = dict.fromkeys(COUNTERS, 0)
-        spools = [asdict(position.counters) for position in collector.collection.positions()]
-        for counts in (*spools, asdict(collector.collection.counters)):
-            for name, value in counts.items():
-                counters[name] += value
-        counters["malformed"] = collector.connections.malformed
-        counters["refused"] = sum(collector.words.refused.values())
-        counters["misled"] = collector.connections.misled
-        counters["land_failures"] = collector.land_failures
-        return counters
+        counters = Counter(
+            stray=collector.collection.stray,
+            no_room=collector.collection.no_room,
+            malformed=collector.connections.malformed,
+            refused=collector.words.refused.total(),
+            misled=collector.connections.misled,
+            land_failures=collector.land_failures,
+        )
+        for position in collector.collection.positions():
+            counters.update(position.counts)
+            counters.update({name: getattr(position.reader, name) for name in OF_READERS})
+        return {name: counters[name] for name in COUNTERS}
 
     def status(self) -> Answer:
-        """The whole state."""
         collector = self._collector
         ready, reason = self.ready()
         return {
@@ -106,7 +110,7 @@ class CollectorView(AgentView):
                     "subscribed": source.link.subscribed,
                     "error": source.link.last_error,
                 }
-                for source in islice(collector.sources.values(), LISTED_MAX)
+                for source in islice(collector.connections.by_url.values(), LISTED_MAX)
             ],
             "unreached": collector.connections.directory.unreached,
             "spools": list(self.routes()),
@@ -125,10 +129,10 @@ class CollectorView(AgentView):
                 "spool": position.key[1],
                 "first": position.reader.head_first,
                 "last": position.reader.head_last,
-                "taken": position.taken,
+                "taken": position.reader.taken,
                 "landed": position.landed,
                 "lag": position.lag,
-                "lost": position.counters.lost,
+                "lost": position.counts["lost"],
             }
             for position in islice(self._collector.collection.positions(), LISTED_MAX)
         )
@@ -172,7 +176,7 @@ async def _collect(
             leftovers=landing.leftovers,
             http_port=port,
         )
-        links = lambda: [source.link for source in collector.sources.values()]  # noqa: E731
+        links = lambda: [source.link for source in collector.connections.by_url.values()]  # noqa: E731
         async with (
             service_manager.told(view.ready, links) as reloading,
             reloader.following(reloading),

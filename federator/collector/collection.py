@@ -7,8 +7,8 @@ its agent may still have its files, or answers that it has not.
 Source: docs/collector.md.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from federator.collector.position import Piece, Position, ReadingParameters, SpoolKey
@@ -31,37 +31,33 @@ class Question:
     last: int
 
 
-@dataclass(slots=True)
-class CollectionCounters:
-    """Counters besides those of the positions; ``app`` describes them."""
-
-    stray: int = 0
-    no_room: int = 0
-
-
+@dataclass(eq=False, repr=False)
 class Collection:
     """The positions of all spools.
 
     Args:
         landed: The last landed batch of every spool that has files.
-        parameters: How to read.
         bytes_max: Limit of lines in memory. From half of it on everything is landed at once and
             nothing requested.
+
+    Attributes:
+        stray: Answers about a spool that no head named.
+        no_room: Answers dropped for lack of room.
     """
 
-    def __init__(
-        self, landed: Mapping[SpoolKey, int], parameters: ReadingParameters, *, bytes_max: int
-    ) -> None:
-        self.landed = dict(landed)
-        self.counters = CollectionCounters()
-        self._parameters = parameters
-        self._bytes_max = bytes_max
+    landed: dict[SpoolKey, int]
+    parameters: ReadingParameters
+    _: KW_ONLY
+    bytes_max: int
+    stray: int = field(default=0, init=False)
+    no_room: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
         self._positions: dict[BrokerId, dict[str, Position]] = {}
         self._reachable: set[BrokerId] = set()
 
     @property
     def bytes_held(self) -> int:
-        """The bytes of lines in memory."""
         return sum(position.bytes for position in self.positions())
 
     def positions(self) -> Iterator[Position]:
@@ -71,13 +67,11 @@ class Collection:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is in memory."""
         return all(position.settled for position in self.positions())
 
     # -- events of connections -------------------------------------------------------------------
 
     def on_up(self, broker: BrokerId) -> None:
-        """Note that ``broker`` can be asked."""
         self._reachable.add(broker)
 
     def on_down(self, broker: BrokerId) -> None:
@@ -90,10 +84,10 @@ class Collection:
         """Handle a head, received on the head topic of the broker that it names."""
         position = self._of(head)
         position.reader.on_head(head.first, head.last)
-        if head.last >= position.taken:
+        if head.last >= position.reader.taken:
             return []
         what: dict[str, int | str] = {"broker": head.broker, "spool": head.spool}
-        what |= {"last": head.last, "taken": position.taken}
+        what |= {"last": head.last, "taken": position.reader.taken}
         return [Notice("collector.spool_went_back", "error", what)]
 
     def on_answer(
@@ -107,15 +101,15 @@ class Collection:
         again, lines = read_again(payload)
         position = self._positions.get(broker, {}).get(again.spool)
         if position is None:
-            self.counters.stray += 1
+            self.stray += 1
             return []
-        if self.bytes_held + len(payload) > self._bytes_max:
-            self.counters.no_room += 1
+        if self.bytes_held + len(payload) > self.bytes_max:
+            self.no_room += 1
             position.reader.break_off(now_ms=now_ms)
             return []
-        began = position.begun
+        had_any = position.reader.taken > 0
         position.on_answer(again, lines, now_ms=now_ms, wall_us=wall_us)
-        if began or not position.begun:
+        if had_any or not position.reader.taken:
             return []
         return [Notice("collector.spool_begun", "info", {"broker": broker, "spool": again.spool})]
 
@@ -125,11 +119,11 @@ class Collection:
         spools = self._positions.setdefault(broker, {})
         position = spools.pop(head.spool, None)
         if position is None:
-            claims = [spool for spool, candidate in spools.items() if not candidate.begun]
+            claims = [spool for spool, candidate in spools.items() if not candidate.reader.taken]
             if len(claims) >= CLAIMS_MAX:
                 del spools[claims[0]]
             key = broker, head.spool
-            position = Position(key, self.landed.get(key, 0), self._parameters)
+            position = Position(key, self.landed.get(key, 0), self.parameters)
         spools[head.spool] = position
         return position
 
@@ -141,7 +135,7 @@ class Collection:
         The caller reports the outcome of a piece to ``on_landed`` or ``on_land_failed``.
         """
         orders: list[Question | Piece] = []
-        crowded = 2 * self.bytes_held > self._bytes_max
+        crowded = 2 * self.bytes_held > self.bytes_max
         for position in self.positions():
             broker, spool = position.key
             piece = position.to_land(now_ms=now_ms, all_=all_ or crowded)
@@ -154,7 +148,6 @@ class Collection:
         return orders
 
     def on_landed(self, piece: Piece) -> list[Notice]:
-        """Note that ``piece`` is landed."""
         broker, spool = piece.key
         self.landed[piece.key] = piece.last
         self._positions[broker][spool].on_landed()
@@ -167,6 +160,5 @@ class Collection:
         return [Notice("collector.gap", "warning", what | {"reason": piece.gap})]
 
     def on_land_failed(self, piece: Piece, *, now_ms: Millis) -> None:
-        """Note that ``piece`` was not landed."""
         broker, spool = piece.key
         self._positions[broker][spool].on_land_failed(now_ms=now_ms)

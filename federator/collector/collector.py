@@ -18,9 +18,8 @@ from mqtt5 import PublishPacket
 from federator.collector.collection import Collection, Question
 from federator.collector.landing import Landing
 from federator.collector.position import Piece, ReadingParameters
-from federator.collector.sources import Complaints, Source, Sources
+from federator.collector.sources import Source, Sources
 from federator.config.all_brokers.collector import CollectorSettings
-from federator.errors import DecodeError
 from federator.protocol.effects import Notice
 from federator.protocol.messages import topics
 from federator.protocol.telemetry.reader import Pace
@@ -29,7 +28,7 @@ from federator.protocol.telemetry.replay import Ask, decode_head
 from federator.protocol.trust.words import at
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
-from federator.runtime.process.notices import log_notice
+from federator.runtime.process.notices import Complaints, log_notice
 from federator.runtime.trust.words import FollowedWords
 
 TICK_S: Final = 0.1
@@ -79,7 +78,8 @@ class Collector:
             self.words,
             tasks,
             kind="collector",
-            heard=(self._head, self._again),
+            daemon="collector",
+            extra_topics=(self._head, self._again),
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
         self._leaving = False
@@ -90,7 +90,6 @@ class Collector:
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect, and run until cancelled."""
         self.connections.start()
         self._tasks.create_task(self._tick(), name="what is due")
         self._tasks.create_task(self.words.run(), name="keys")
@@ -132,23 +131,15 @@ class Collector:
 
     # -- events of sources -----------------------------------------------------------------------
 
-    @property
-    def sources(self) -> dict[str, Source]:
-        """Connections by URL."""
-        return self.connections.by_url
-
     def on_readable(self, source: Source) -> None:
-        """Note that a source's subscriptions are made: answers can arrive."""
         assert source.broker is not None
         self.collection.on_up(source.broker)
 
     def on_gone(self, source: Source) -> None:
-        """Note that a source's connection ended."""
         assert source.broker is not None
         self.collection.on_down(source.broker)
 
     def on_word(self, source: Source, packet: PublishPacket) -> None:
-        """Handle a head or an answer."""
         topic, payload = packet.topic, bytes(packet.payload)
         if topic == self._again:
             self.on_answer(source, topic, payload)
@@ -156,7 +147,6 @@ class Collector:
             self.on_head(source, topic, payload)
 
     def on_head(self, source: Source, topic: str, payload: bytes) -> None:
-        """Decode and check a head."""
         head = decode_head(payload)
         broker = BrokerId(head.broker)
         proven = self.words.is_agents(broker, topic, payload, again=True)
@@ -180,7 +170,7 @@ class Collector:
     # -- what is due -----------------------------------------------------------------------------
 
     def _do_what_is_due(self) -> None:
-        by_broker = {source.broker: source for source in self.sources.values()}
+        by_broker = {source.broker: source for source in self.connections.by_url.values()}
         for order in self.collection.due(now_ms=monotonic_ms(), all_=self._leaving):
             match order:
                 case Piece():
@@ -210,23 +200,6 @@ class Collector:
             self._check_done()
 
     # -- logging ---------------------------------------------------------------------------------
-
-    def on_found(self, broker: BrokerId, url: str) -> None:
-        """Log that a guide named a broker."""
-        _log.info("collector.broker_found", broker=broker, url=url)
-
-    def on_misled(self, broker: BrokerId, url: str) -> None:
-        """Log that a broker's claimed id is not believed."""
-        self._complain("collector.not_believed", broker=broker, url=url)
-
-    def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
-        """Log an address that we do not connect to."""
-        self._complain("collector.not_dialled", broker=broker, reason=reason)
-
-    def on_malformed(self, source: Source, error: DecodeError) -> None:
-        """Log a message of ``source`` that does not decode."""
-        reason, so_far = str(error)[:200], self.connections.malformed
-        self._complain("collector.malformed", url=source.url, reason=reason, so_far=so_far)
 
     def _log_notices(self, notices: list[Notice]) -> None:
         for notice in notices:

@@ -16,7 +16,7 @@ from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId
 
 BROKERS_MAX: Final = 512
-"""Limit of connections; further brokers are counted."""
+"""Limit of connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,9 @@ class Directory:
     Args:
         named: URLs from the configuration.
         only: Connect to no others.
-
-    Attributes:
-        refused: Brokers that are not connected to because there are too many.
     """
 
     def __init__(self, named: Iterable[str], *, only: bool) -> None:
-        self.refused = 0
         self._named: dict[str, BrokerId | None] = dict.fromkeys(named)
         self._found: dict[BrokerId, str] = {}
         # named URLs that disconnected: another broker may be there next
@@ -60,7 +56,6 @@ class Directory:
         return sorted(self._known_brokers.difference(self._found, self._named.values()))
 
     def on_down(self, url: str) -> None:
-        """Note that the connection to ``url`` ended."""
         if url in self._named:
             self._unsure.add(url)
 
@@ -107,7 +102,6 @@ class Directory:
                 taken.discard(at)
                 orders.append(HangUp(at))
             elif len(self._named) + len(self._found) >= BROKERS_MAX:
-                self.refused += 1
                 continue
             taken.add(broker.address)
             self._found[broker.id] = broker.address

@@ -6,7 +6,7 @@ longer, available are landed, too: as one record with the reason.
 Source: docs/collector.md, "How it reads".
 """
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -61,38 +61,26 @@ class Piece:
 
     @property
     def bytes(self) -> int:
-        """The length of its content."""
         return sum(map(len, self.lines))
 
 
-@dataclass(slots=True)
-class PositionCounters:
-    """Counters of one spool; ``app`` describes them."""
-
-    asked: int = 0
-    unanswered: int = 0
-    stray: int = 0
-    landed_bytes: int = 0
-    landed_files: int = 0
-    lost: int = 0
-    skipped: int = 0
-
-
+@dataclass(eq=False, repr=False)
 class Position:
     """One spool: its reader, and the pieces that wait to be landed.
 
     Attributes:
-        landed: The last batch in a landed file; 0 if there is none.
         bytes: Size of lines in memory.
+        counts: What was landed, lost and skipped since the start; ``app`` describes them.
     """
 
-    def __init__(self, key: SpoolKey, landed: int, parameters: ReadingParameters) -> None:
-        self.key = key
-        self.landed = landed
-        self.reader = SpoolReader(key[0], landed, parameters.pace)
+    key: SpoolKey
+    landed: int  # the last batch in a landed file; 0 if there is none
+    parameters: ReadingParameters
+
+    def __post_init__(self) -> None:
+        self.reader = SpoolReader(self.key[0], self.landed, self.parameters.pace)
         self.bytes = 0
-        self._parameters = parameters
-        self._counters = PositionCounters()
+        self.counts: Counter[str] = Counter()
         self._epoch = 0
         self._open: list[Batch] = []  # the piece that still grows
         self._open_bytes = 0
@@ -104,34 +92,12 @@ class Position:
     # -- state -----------------------------------------------------------------------------------
 
     @property
-    def counters(self) -> PositionCounters:
-        """The counters so far."""
-        reader, counters = self.reader, self._counters
-        counters.asked, counters.unanswered, counters.stray = (
-            reader.asked,
-            reader.unanswered,
-            reader.stray,
-        )
-        return counters
-
-    @property
-    def taken(self) -> int:
-        """The last batch in memory or landed."""
-        return self.reader.taken
-
-    @property
     def lag(self) -> int:
         """Batches that the spool has and we have not landed."""
         return max(0, self.reader.head_last - max(self.landed, self.reader.head_first - 1))
 
     @property
-    def begun(self) -> bool:
-        """Whether any batch of it was ever taken."""
-        return self.taken > 0
-
-    @property
     def settled(self) -> bool:
-        """Whether nothing is in memory."""
         return not self._open and not self._closed
 
     # -- reading ---------------------------------------------------------------------------------
@@ -164,7 +130,7 @@ class Position:
             self._opened_ms = now_ms
         self._open.append(batch)
         self._open_bytes += len(batch.lines)
-        if self._open_bytes >= self._parameters.rotate_bytes:
+        if self._open_bytes >= self.parameters.rotate_bytes:
             self._close()
 
     def _add_gap(self, missing: Missing, wall_us: int) -> None:
@@ -174,7 +140,7 @@ class Position:
         broker, spool = self.key
         first, last, reason = missing.first, missing.last, missing.reason
         record = Events(
-            federation=self._parameters.federation,
+            federation=self.parameters.federation,
             broker=broker,
             epoch=self._epoch,
             spool=spool,
@@ -203,7 +169,7 @@ class Position:
 
         With ``all_``, everything in memory is due.
         """
-        if all_ or now_ms - self._opened_ms >= self._parameters.rotate_ms:
+        if all_ or now_ms - self._opened_ms >= self.parameters.rotate_ms:
             self._close()
         if not self._closed or self._landing or now_ms < self._land_at_ms:
             return None
@@ -211,23 +177,22 @@ class Position:
         return self._closed[0]
 
     def on_landed(self) -> None:
-        """Note that the piece from ``to_land`` is landed."""
         self._landing = False
         piece = self._closed.popleft()
         self.bytes -= piece.bytes
         self.landed = piece.last
-        self._counters.landed_bytes += piece.bytes
-        self._counters.landed_files += 1
+        self.counts["landed_bytes"] += piece.bytes
+        self.counts["landed_files"] += 1
         numbers = piece.last - piece.first + 1
         if piece.gap == SKIPPED:
-            self._counters.skipped += numbers
+            self.counts["skipped"] += numbers
         elif piece.gap is not None:
-            self._counters.lost += numbers
+            self.counts["lost"] += numbers
 
     def on_land_failed(self, *, now_ms: Millis) -> None:
         """Note that the piece from ``to_land`` was not landed: it is returned again later."""
         self._landing = False
-        self._land_at_ms = Millis(now_ms + self._parameters.land_retry_ms)
+        self._land_at_ms = Millis(now_ms + self.parameters.land_retry_ms)
 
 
 def _joins(batch: Batch, piece: list[Batch]) -> bool:

@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, Protocol
 
 import structlog
@@ -21,18 +22,14 @@ from federator.protocol.discovery import RollCall
 from federator.protocol.messages import topics
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode
-from federator.protocol.rate_limiter import RateLimiter, WindowCounter
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.inbox import Inbox
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
 from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.notices import Complaints
 from federator.runtime.trust.words import FollowedWords
-
-COMPLAINT_GAP_MS: Final = Millis(60_000)
-COMPLAINTS_MAX: Final = 64
-"""Log lines of one kind in that time: invented brokers must not fill our log."""
 
 NAME_BYTES: Final = 4
 FAILED_ATTEMPTS: Final = 3
@@ -53,18 +50,6 @@ class Owner(Protocol):
     def on_word(self, source: "Source", packet: PublishPacket) -> None:
         """Handle a message on another topic than the guide's. Raises ``DecodeError``: malformed."""
 
-    def on_found(self, broker: BrokerId, url: str) -> None:
-        """Note that a guide named a broker; we connect to it."""
-
-    def on_misled(self, broker: BrokerId, url: str) -> None:
-        """Note that what is at ``url`` claims to be ``broker``, and is not believed."""
-
-    def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
-        """Note that we may not, or cannot, connect where a guide says that ``broker`` is."""
-
-    def on_malformed(self, source: "Source", error: DecodeError) -> None:
-        """Note that a message of a source does not decode."""
-
 
 class Source(LinkObserver):
     """One connection to a broker, which identifies itself in its guide or another message.
@@ -72,19 +57,10 @@ class Source(LinkObserver):
     The directory decides whether to believe that. Until then we only receive.
 
     Args:
-        heard: Topics besides the guide's.
         client_id: Unique among connections: two addresses may lead to one broker.
     """
 
-    def __init__(
-        self,
-        sources: "Sources",
-        connection: BrokerAddress,
-        *,
-        heard: Sequence[str],
-        client_id: str,
-        send_queue_bytes_max: int,
-    ) -> None:
+    def __init__(self, sources: "Sources", connection: BrokerAddress, *, client_id: str) -> None:
         self.url = connection.url
         self.broker: BrokerId | None = None  # once that is known and believed
         self._attempts_at_last = 0
@@ -97,9 +73,9 @@ class Source(LinkObserver):
             endpoint_of(connection),
             self,
             client_id=client_id,
-            send_queue_bytes_max=send_queue_bytes_max,
+            send_queue_bytes_max=sources.send_queue_bytes_max,
         )
-        filters = (self._guide, *heard)
+        filters = (self._guide, *sources.extra_topics)
         self.link.subscribe([TopicFilter(topic, max_qos=QoS.AT_LEAST_ONCE) for topic in filters])
 
     @property
@@ -111,21 +87,17 @@ class Source(LinkObserver):
     # -- events of the link ----------------------------------------------------------------------
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """Note that the broker accepted us."""
         self._attempts_at_last = link.counters.attempts
         self._roll_call.on_up()
 
     def on_subscribed(self, link: MqttLink) -> None:
-        """Report that subscribed messages can arrive."""
         if self.broker is not None:
             self._sources.owner.on_readable(self)
 
     def on_down(self, link: MqttLink, reason: str) -> None:
-        """Report that the connection ended."""
         self._sources.on_gone(self)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Handle messages of the agent, or of a forger."""
         for packet, _, _ in publishes:
             if packet.topic == self._guide:
                 self._sources.malformed += not self._guides.put(packet)
@@ -143,17 +115,12 @@ class Source(LinkObserver):
                 if self._roll_call.asks(roll, retained=packet.retain, now_ms=now_ms):
                     self.link.subscribe_again()
         except DecodeError as error:
-            self._sources.malformed += 1
-            self._sources.owner.on_malformed(self, error)
+            self._sources.on_malformed(self, error)
 
 
+@dataclass(eq=False, repr=False)
 class Sources:
     """All connections.
-
-    Args:
-        words: Checks the signatures of guides.
-        kind: Our role, for our client ids.
-        heard: Topics besides the guide's.
 
     Attributes:
         by_url: The connections.
@@ -161,33 +128,30 @@ class Sources:
         malformed: Messages that do not decode.
     """
 
-    def __init__(
-        self,
-        owner: Owner,
-        settings: FollowingSettings,
-        words: FollowedWords,
-        tasks: asyncio.TaskGroup,
-        *,
-        kind: str,
-        heard: Sequence[str],
-        send_queue_bytes_max: int,
-    ) -> None:
-        self.owner, self.federation = owner, settings.federation
+    owner: Owner
+    settings: FollowingSettings
+    words: FollowedWords  # checks the signatures of guides
+    tasks: asyncio.TaskGroup
+    _: KW_ONLY
+    kind: str  # our role, for our client ids
+    daemon: str  # our name in the log's events: ``DAEMON.broker_found`` and the like
+    extra_topics: Sequence[str]  # topics besides the guide's
+    send_queue_bytes_max: int
+
+    def __post_init__(self) -> None:
+        self.federation = self.settings.federation
         self.misled = self.malformed = 0
         self.by_url: dict[str, Source] = {}
-        named = [broker.url for broker in settings.brokers]
-        self.directory = Directory(named, only=settings.only)
-        self._settings, self._words, self._tasks = settings, words, tasks
-        self._kind, self._extra_topics = kind, heard
-        self._send_queue_bytes_max = send_queue_bytes_max
+        named = [broker.url for broker in self.settings.brokers]
+        self.directory = Directory(named, only=self.settings.only)
+        self._complain = Complaints().complain
         self._running: dict[str, asyncio.Task[None]] = {}
         self._numbers = itertools.count(1)
         self._name = secrets.token_hex(NAME_BYTES)
 
     def start(self) -> None:
-        """Connect to the named brokers."""
-        for broker in self._settings.brokers:
-            self._connect(self._settings.connection(broker))
+        for broker in self.settings.brokers:
+            self._connect(self.settings.connection(broker))
 
     def why_none(self) -> str | None:
         """Why no broker can be read; ``None`` if one can."""
@@ -198,21 +162,15 @@ class Sources:
         return f"no broker: {'; '.join(errors)[:200]}"
 
     def of(self, broker: BrokerId) -> Source | None:
-        """The connection to ``broker``."""
         matching = (source for source in self.by_url.values() if source.broker == broker)
         return next(matching, None)
 
     def _connect(self, connection: BrokerAddress) -> None:
-        source = Source(
-            self,
-            connection,
-            heard=self._extra_topics,
-            client_id=secret_name(f"{self._kind}-{self._name}-{next(self._numbers)}"),
-            send_queue_bytes_max=self._send_queue_bytes_max,
-        )
+        name = f"{self.kind}-{self._name}-{next(self._numbers)}"
+        source = Source(self, connection, client_id=secret_name(name))
         self.by_url[source.url] = source
         name = f"connection to {source.url}"
-        self._running[source.url] = self._tasks.create_task(source.link.run(), name=name)
+        self._running[source.url] = self.tasks.create_task(source.link.run(), name=name)
 
     def on_gone(self, source: Source) -> None:
         """Report that a source's connection ended; it may return as another broker."""
@@ -226,7 +184,7 @@ class Sources:
         guide = decode(Guide, payload)
         if guide.federation != self.federation:
             return None
-        proven = self._words.is_agents(guide.broker, topic, payload, again=True)
+        proven = self.words.is_agents(guide.broker, topic, payload, again=True)
         if not (proven and self.believe(source, guide.broker)):
             return None
         failing = {url for url, known_source in self.by_url.items() if known_source.failing}
@@ -238,7 +196,7 @@ class Sources:
         accepted, orders = self.directory.on_identity(source.url, broker)
         if not accepted:
             self.misled += 1
-            self.owner.on_misled(broker, source.url)
+            self._complain(f"{self.daemon}.not_believed", broker=broker, url=source.url)
             return False
         self._follow(orders)  # first: a source that is closed was this broker until now
         if source.broker is None:
@@ -254,12 +212,19 @@ class Sources:
                     self._hang_up(url)
                 case Dial(broker, url):
                     try:
-                        self._connect(self._settings.found(url))
+                        self._connect(self.settings.found(url))
                     except (ValueError, OSError) as error:
                         self.directory.on_failed(broker)
-                        self.owner.on_not_dialled(broker, str(error)[:200])
+                        reason = str(error)[:200]
+                        self._complain(f"{self.daemon}.not_dialled", broker=broker, reason=reason)
                     else:
-                        self.owner.on_found(broker, url)
+                        _log.info(f"{self.daemon}.broker_found", broker=broker, url=url)
+
+    def on_malformed(self, source: Source, error: DecodeError) -> None:
+        """Count and log a message of ``source`` that does not decode."""
+        self.malformed += 1
+        reason, so_far = str(error)[:200], self.malformed
+        self._complain(f"{self.daemon}.malformed", url=source.url, reason=reason, so_far=so_far)
 
     def _hang_up(self, url: str) -> None:
         source, task = self.by_url.pop(url, None), self._running.pop(url, None)
@@ -267,20 +232,3 @@ class Sources:
             self.on_gone(source)  # its link reports this, too, but then its broker is reset
         if task is not None:
             task.cancel()
-
-
-class Complaints:
-    """Logs a warning once a minute per broker, and for a limited number of brokers."""
-
-    def __init__(self) -> None:
-        self._about: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1_024)
-        self._logged: WindowCounter[str] = WindowCounter(window_ms=COMPLAINT_GAP_MS)
-
-    def complain(self, name: str, **details: int | str) -> None:
-        """Log a warning, unless it was logged lately."""
-        about = f"{name} {details.get('url', '')} {details.get('broker', '')}"
-        now_ms = monotonic_ms()
-        logged = self._logged.so_far(now_ms)
-        if logged[name] < COMPLAINTS_MAX and self._about.allow(about, now_ms):
-            logged[name] += 1
-            _log.warning(name, **details)

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import structlog
 from mqtt5 import PublishPacket
 
-from federator.collector.sources import Complaints, Source, Sources
+from federator.collector.sources import Source, Sources
 from federator.config.all_brokers.console import ConsoleSettings
 from federator.console.answers import read_answer
 from federator.console.events import EventList
@@ -39,6 +39,7 @@ from federator.protocol.telemetry.journey import Journey
 from federator.protocol.trust.words import NOBODY, at
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
+from federator.runtime.process.notices import Complaints
 from federator.runtime.trust.words import FollowedWords
 
 TICK_S: Final = 0.1
@@ -117,7 +118,8 @@ class Observer:
             self.words,
             tasks,
             kind="console",
-            heard=(*subscribed, f"{self._traced}{self._token}"),
+            daemon="console",
+            extra_topics=(*subscribed, f"{self._traced}{self._token}"),
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
         self.connections.heard_guide = self._on_guide
@@ -381,24 +383,7 @@ class Observer:
 
     # -- what is logged --------------------------------------------------------------------------
 
-    def on_found(self, broker: BrokerId, url: str) -> None:
-        """Log that a guide named a broker."""
-        _log.info("console.broker_found", broker=broker, url=url)
-
-    def on_misled(self, broker: BrokerId, url: str) -> None:
-        """Log that a broker's claimed id is not believed."""
-        self._complain("console.not_believed", broker=broker, url=url)
-
-    def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
-        """Log an address that we do not connect to."""
-        self._complain("console.not_dialled", broker=broker, reason=reason)
-
     def _on_unclear(self, broker: BrokerId, error: DecodeError) -> None:
         """Count and log a malformed answer of the agent of ``broker``."""
         self.unclear += 1
         self._complain("console.answer_unclear", broker=broker, reason=str(error)[:200])
-
-    def on_malformed(self, source: Source, error: DecodeError) -> None:
-        """Log a message of ``source`` that does not decode."""
-        reason, so_far = str(error)[:200], self.connections.malformed
-        self._complain("console.malformed", url=source.url, reason=reason, so_far=so_far)

@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 from mqtt5 import PublishPacket, QoS
 
-from federator.collector.sources import Complaints, Source, Sources
+from federator.collector.sources import Source, Sources
 from federator.config.all_brokers.steerer import SteererSettings, SteeringSettings
 from federator.errors import DecodeError
 from federator.planner.flow.watch import Watch
@@ -41,6 +41,7 @@ from federator.protocol.trust.words import Wanted, at
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.wire import packet_id_at
 from federator.runtime.process.clocks import both_clocks, monotonic_ms, wall_clock_ms
+from federator.runtime.process.notices import Complaints
 from federator.runtime.trust.words import FollowedWords
 from federator.steerer.cores import Cores
 from federator.steerer.edges import Edges
@@ -121,7 +122,8 @@ class Steerer:
             self.words,
             tasks,
             kind="steerer",
-            heard=(self._load, self._plan),
+            daemon="steer",
+            extra_topics=(self._load, self._plan),
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
         self.lease = _lease(settings, dry=dry)
@@ -443,23 +445,6 @@ class Steerer:
             _log.warning("steer.no_capacity", links=unknown)
         else:
             _log.info("steer.unbounded", links=unknown)
-
-    def on_found(self, broker: BrokerId, url: str) -> None:
-        """Log that a guide named a broker."""
-        _log.info("steer.broker_found", broker=broker, url=url)
-
-    def on_misled(self, broker: BrokerId, url: str) -> None:
-        """Log that a broker's claimed id is not believed."""
-        self._complain("steer.not_believed", broker=broker, url=url)
-
-    def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
-        """Log an address that we do not connect to."""
-        self._complain("steer.not_dialled", broker=broker, reason=reason)
-
-    def on_malformed(self, source: Source, error: DecodeError) -> None:
-        """Log a message of ``source`` that does not decode."""
-        reason, so_far = str(error)[:200], self.connections.malformed
-        self._complain("steer.malformed", url=source.url, reason=reason, so_far=so_far)
 
 
 def _manner(steering: SteeringSettings) -> Manner:

@@ -77,3 +77,22 @@ def test_the_stories_do_hold_what_they_are_told_for(wanted):
         found |= {reason for spool in lost.values() for reason in spool.values()}
 
     assert wanted in found
+
+
+def test_memory_is_bounded_over_all_spools_and_nothing_is_lost():
+    agents = [ModelAgent(broker) for broker in range(20)]
+    world = World(*agents, bytes_max=20_000)
+    for agent in agents:
+        for _ in range(60):
+            agent.flush(rows=4)
+    most = 0
+
+    for _ in range(300):
+        world.heads()
+        world.step()
+        most = max(most, world.collection.bytes_held)
+    world.settle()
+
+    assert 10_000 < most <= 20_000
+    assert world.collection.no_room
+    assert world.check() == {}

@@ -19,9 +19,11 @@ async def test_a_flood_of_guides_does_not_hold_the_loop():
         time.sleep(LONG_S)
         judged.append(payload)
 
-    listener = SimpleNamespace(federation="fed", on_guide=judge, malformed=0)
+    listener = SimpleNamespace(
+        federation="fed", on_guide=judge, malformed=0, extra_topics=(), send_queue_bytes_max=1_000
+    )
     address = BrokerAddress(url="mqtt://here")
-    source = Source(listener, address, heard=[], client_id="name", send_queue_bytes_max=1_000)
+    source = Source(listener, address, client_id="name")
     source.link = SimpleNamespace(connected=True)
     said = [b"%d" % number for number in range(5)]
 

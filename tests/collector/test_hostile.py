@@ -49,9 +49,8 @@ def asked_world():
     return agent, world
 
 
-def taken(world):
-    (position,) = world.collection.positions()
-    return position.taken
+def taken(world, broker=3):
+    return max(p.reader.taken for p in world.collection.positions() if p.key[0] == broker)
 
 
 @pytest.mark.parametrize(
@@ -97,11 +96,7 @@ def test_another_broker_cannot_answer_for_one():
     assert not world.hear(3, forged(agent, 1, 1, line(4, agent.spool, 1, 0)))
     world.head(other.head())
 
-    assert taken_of(world, 3) == 0
-
-
-def taken_of(world, broker):
-    return max(p.taken for p in world.collection.positions() if p.key[0] == broker)
+    assert taken(world) == 0
 
 
 def test_an_answer_that_contradicts_itself_does_not_count():

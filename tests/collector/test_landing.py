@@ -11,6 +11,7 @@ import pytest
 from federator.collector.landing import Landing
 from federator.collector.position import Piece
 from federator.errors import ConfigError
+from tests.transcripts import play, scenes
 
 CHILD = Path(__file__).with_name("landing_child.py")
 SPOOL, OTHER = "00000000000000aa", "00000000000000bb"
@@ -18,8 +19,66 @@ NOON_US = 1_700_049_600_000_000  # 2023-11-15 12:00
 DAY_US = 86_400_000_000
 
 
-def piece(first, last=None, *, broker=5, spool=SPOOL, at_us=NOON_US, content=b"x\n"):
-    return Piece((broker, spool), first, last or first, at_us, (content,))
+class Stage:
+    """A landing folder; ``write 3-7 --day=-1`` lands a file of batches 3 to 7 of the day before.
+
+    It is of broker 5 and its spool aa, and has two bytes, unless told otherwise. ``restart`` prints
+    where each spool goes on, and what there is; ``files`` without the broker's spool.
+    """
+
+    def __init__(self, landing):
+        self.landing = landing
+
+    def do(self, command, *words):
+        options = dict(word[2:].split("=") for word in words if word.startswith("--"))
+        words = [word for word in words if not word.startswith("--")]
+        yield from getattr(self, f"_{command}")(*words, **options) or ()
+
+    def _write(self, *spans, broker="5", spool=SPOOL, day="0", at=None, content="x\n"):
+        at_us = NOON_US + int(day) * DAY_US if at is None else int(at)
+        for number, span in enumerate(spans):
+            first, last = map(int, span.split("-"))
+            key = int(broker), OTHER if spool == "bb" else SPOOL
+            piece = Piece(key, first, last, at_us + number * DAY_US, (content.encode(),))
+            try:
+                path = self.landing.write(piece)
+            except OSError as error:
+                yield error.strerror
+            else:
+                assert path.read_bytes() == content.encode()
+
+    def _restart(self):
+        again = Landing(self.landing.path)
+        yield from (f"{broker}-{spool[-2:]} to {n}" for (broker, spool), n in again.scan().items())
+        yield f"{again.files} files of {again.bytes} bytes"
+        if again.leftovers:
+            yield f"{again.leftovers} left over"
+
+    def _files(self):
+        paths = sorted(path.relative_to(self.landing.path) for path in self.landing.path.rglob("*"))
+        for path in paths:
+            if path.suffix or not path.name.startswith(("date=2", "date=1", "date=9", "hour=")):
+                yield str(path).replace(SPOOL, "aa").replace(OTHER, "bb")
+
+    def _touch(self, path):
+        self._path(path).touch()
+
+    def _obstacle(self, path):
+        self._path(path).mkdir()
+
+    def _no_obstacle(self, path):
+        self._path(path).rmdir()
+
+    def _path(self, path):
+        return self.landing.path / path.replace("aa", SPOOL)
+
+    def _prune(self, days="0", max_bytes="0"):
+        noon = datetime.fromtimestamp(NOON_US / 1e6, UTC)
+        removed = self.landing.prune(now=noon, keep_days=int(days), keep_bytes=int(max_bytes))
+        yield f"removed {removed}: {self.landing.files} files of {self.landing.bytes} bytes left"
+
+    def _folders(self):
+        yield " ".join(sorted(path.name for path in self.landing.path.glob("date=*")))
 
 
 @pytest.fixture
@@ -28,66 +87,9 @@ def landing(tmp_path):
         yield landing
 
 
-def names(landing):
-    return sorted(str(p.relative_to(landing.path)) for p in landing.path.rglob("*.jsonl"))
-
-
-def test_a_file_stands_in_the_folder_of_the_hour_of_its_first_line(landing):
-    path = landing.write(piece(3, 7, content=b"a\nb\n"))
-
-    assert names(landing) == [f"date=2023-11-15/hour=12/5-{SPOOL}-3-7.jsonl"]
-    assert path.read_bytes() == b"a\nb\n"
-
-
-@pytest.mark.parametrize(
-    ("at_us", "folder"),
-    [(-1, "date=1970-01-01/hour=00"), (2**63 - 1, "date=9999-12-31/hour=23")],
-)
-def test_impossible_times_land_at_the_ends_of_time(landing, at_us, folder):
-    landing.write(piece(1, at_us=at_us))
-
-    assert names(landing) == [f"{folder}/5-{SPOOL}-1-1.jsonl"]
-
-
-def test_a_restart_goes_on_where_the_names_end(landing):
-    landing.write(piece(1, 9))
-    landing.write(piece(10, 12, at_us=NOON_US - DAY_US))
-    landing.write(piece(4, 6, broker=6))
-    landing.write(piece(1, 2, spool=OTHER))
-
-    again = Landing(landing.path)
-
-    assert again.scan() == {(5, SPOOL): 12, (6, SPOOL): 6, (5, OTHER): 2}
-    assert (again.files, again.bytes) == (4, 8)
-
-
-def test_what_a_killed_run_left_half_written_is_removed(landing):
-    folder = landing.write(piece(1)).parent
-    leftover = folder / f".5-{SPOOL}-2-99.jsonl.part"
-    leftover.write_bytes(b"half a li")
-
-    again = Landing(landing.path)
-
-    assert again.scan() == {(5, SPOOL): 1}
-    assert not leftover.exists()
-    assert (again.files, again.leftovers) == (1, 1)
-
-
-def test_what_is_no_file_of_ours_is_left_alone(landing):
-    folder = landing.write(piece(1)).parent
-    strangers = [
-        folder / "README",
-        folder / ".README",
-        folder / f"5-{SPOOL}-9-1.jsonl",
-        folder / f"99999999999-{SPOOL}-1-1.jsonl",
-        landing.path / f"5-{SPOOL}-2-2.jsonl",
-        landing.path / "date=today",
-    ]
-    for stranger in strangers:
-        stranger.touch()
-
-    assert Landing(landing.path).scan() == {(5, SPOOL): 1}
-    assert all(stranger.exists() for stranger in strangers)
+@scenes(Path(__file__).with_name("landing.txt"))
+def test_transcript(path, number, landing):
+    play(path, number, Stage(landing))
 
 
 def test_a_kill_between_any_two_steps_neither_loses_nor_doubles_nor_leaves_half(tmp_path):
@@ -107,20 +109,6 @@ def test_a_kill_between_any_two_steps_neither_loses_nor_doubles_nor_leaves_half(
     assert any(name.startswith(".") for _, killed, _ in stories for name in killed)
 
 
-def test_a_full_disk_leaves_nothing_behind_and_the_piece_can_be_landed_later(landing):
-    landing.write(piece(1))
-    folder = landing.path / "date=2023-11-15" / "hour=12"
-    obstacle = folder / f".5-{SPOOL}-2-2.jsonl.part"
-    obstacle.mkdir()
-
-    with pytest.raises(OSError, match="directory"):
-        landing.write(piece(2))
-    obstacle.rmdir()
-    landing.write(piece(2))
-
-    assert landing.scan() == {(5, SPOOL): 2}
-
-
 def test_a_second_collector_is_kept_out(landing):
     with pytest.raises(ConfigError) as caught, Landing(landing.path):
         pass
@@ -137,32 +125,3 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
 
     assert caught.value.exit_code == 73
     assert "landing: " in str(caught.value)
-
-
-def test_old_days_are_removed_but_for_the_newest_file_of_each_spool(landing):
-    landing.write(piece(1, at_us=NOON_US - 9 * DAY_US, spool=OTHER))
-    for number in range(1, 11):
-        landing.write(piece(number, at_us=NOON_US + (number - 10) * DAY_US))
-    noon = datetime.fromtimestamp(NOON_US / 1e6, UTC)
-
-    removed = landing.prune(now=noon, keep_days=3, keep_bytes=0)
-
-    assert removed == 6
-    assert [name.partition("/")[0] for name in names(landing)] == [
-        "date=2023-11-06",
-        *(f"date=2023-11-{day}" for day in (12, 13, 14, 15)),
-    ]
-    assert Landing(landing.path).scan() == {(5, SPOOL): 10, (5, OTHER): 1}
-    assert not (landing.path / "date=2023-11-07").exists()
-
-
-def test_beyond_the_bytes_the_oldest_go(landing):
-    for number in range(1, 11):
-        landing.write(piece(number, at_us=NOON_US + number * DAY_US, content=b"0123456789"))
-
-    removed = landing.prune(now=datetime.now(UTC), keep_days=0, keep_bytes=35)
-
-    assert removed == 7
-    assert (landing.files, landing.bytes) == (3, 30)
-    assert landing.prune(now=datetime.now(UTC), keep_days=0, keep_bytes=1) == 2
-    assert names(landing) == [f"date=2023-11-25/hour=12/5-{SPOOL}-10-10.jsonl"]

@@ -9,6 +9,7 @@ Source: docs/how-to/opentelemetry.md.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -32,7 +33,6 @@ FOLLOWED_MS: Final = 1_000
 """How long a frame is followed; a later delivery from custody is a span of its own."""
 CLOSED_MAX: Final = 4_096
 """Frames remembered as reported."""
-ORIGINS_MAX: Final = 16_384
 COPIES_MAX: Final = 64
 """Next hops of one frame in a span."""
 _SECOND_MS: Final = 1_000
@@ -73,56 +73,40 @@ class Hop(msgspec.Struct, kw_only=True):
         return self.begun and bool(self.sender is not None or self.is_delivery or went)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HopRecorder:
     """Follows a share of all frames; satisfies ``FrameEventSink``.
 
-    Args:
-        self_id: Our broker.
-        places: How many of the ``PLACES`` are followed: the share.
-        hops_per_s_max: New frames followed per second, at most.
-        now: Both clocks.
-        also: Receives all events, too.
+    Attributes:
+        passed_over: Frames of the share that were not followed: too many in a second.
     """
 
-    def __init__(
-        self,
-        *,
-        self_id: BrokerId,
-        places: int,
-        hops_per_s_max: int,
-        now: Callable[[], Now],
-        also: FrameEventSink | None = None,
-    ) -> None:
-        self.passed_over = 0  # frames of the share that were not followed: too many in a second
-        self._self_id, self._now, self._also = self_id, now, also
-        self._places_max, self._hops_max = places, hops_per_s_max
-        self._places = places  # followed now
-        self._salts: dict[tuple[BrokerId, int], int] = {}
+    self_id: BrokerId
+    places: int  # how many of the ``PLACES`` are followed now: the share
+    hops_per_s_max: int  # new frames
+    now: Callable[[], Now]
+    also: FrameEventSink | None = None  # gets all events, too
+    passed_over: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._places_max = self.places
         self._open: dict[FrameName, Hop] = {}
         self._closed: Recent[FrameName, None] = Recent(CLOSED_MAX)
-        self._second_ms = now().ms
+        self._second_ms = self.now().ms
         self._opened = self._refused = 0  # in this second
-
-    @property
-    def places(self) -> int:
-        """The number of places followed now."""
-        return self._places
 
     def add(self, event: FrameEvent) -> None:
         """Record an event, if its frame is followed."""
-        if self._also is not None:
-            self._also.add(event)
-        origin = self._self_id if isinstance(event, Made) else event.origin
-        salt = self._salts.get((origin, event.epoch))
-        if salt is None:
-            salt = self._new_salt(origin, event.epoch)
-        place = place_of(salt, event.seq)
+        if self.also is not None:
+            self.also.add(event)
+        origin = self.self_id if isinstance(event, Made) else event.origin
+        place = place_of(salt_of(origin, event.epoch), event.seq)
         if place < self._places_max and event.publications:
             self._note(event, origin, place)
 
     def take(self) -> list[Hop]:
         """Return finished hops; call several times a second."""
-        now_ms = self._now().ms
+        now_ms = self.now().ms
         if now_ms - self._second_ms >= _SECOND_MS:
             self._end_second(now_ms)
         over: list[Hop] = []
@@ -144,12 +128,6 @@ class HopRecorder:
 
     # Helpers
 
-    def _new_salt(self, origin: BrokerId, epoch: int) -> int:
-        if len(self._salts) >= ORIGINS_MAX:
-            self._salts.clear()
-        salt = self._salts[origin, epoch] = salt_of(origin, epoch)
-        return salt
-
     def _note(self, event: FrameEvent, origin: BrokerId, place: int) -> None:
         if isinstance(event, Came) and event.repeated:
             return
@@ -162,7 +140,7 @@ class HopRecorder:
         if isinstance(event, Came | Made):
             self._begin(hop, event)
             return
-        hop.end_us = max(hop.end_us, self._now().us)
+        hop.end_us = max(hop.end_us, self.now().us)
         if isinstance(event, Delivered):
             self._deliver(hop, event)
         elif isinstance(event, Sent):
@@ -179,17 +157,17 @@ class HopRecorder:
             return None  # a late answer to a repair request
         if frame in self._closed and not isinstance(event, Delivered):
             return None
-        if place >= self._places or self._opened >= self._hops_max:
+        if place >= self.places or self._opened >= self.hops_per_s_max:
             if isinstance(event, Came | Made):
                 self.passed_over += 1
-                self._refused += place < self._places
+                self._refused += place < self.places
             return None
         self._opened += 1
-        now = self._now()
+        now = self.now()
         hop = Hop(
             frame=frame,
             place=place,
-            places=self._places,
+            places=self.places,
             opened_ms=now.ms,
             start_us=now.us,
             end_us=now.us,
@@ -221,9 +199,9 @@ class HopRecorder:
     def _end_second(self, now_ms: Millis) -> None:
         """Reduce the share if this second had too many frames, and raise it if it had few."""
         asked = self._opened + self._refused
-        if asked > self._hops_max:
-            self._places = max(1, self._places * self._hops_max // asked)
-        elif 2 * asked <= self._hops_max:
-            self._places = min(2 * self._places, self._places_max)
+        if asked > self.hops_per_s_max:
+            self.places = max(1, self.places * self.hops_per_s_max // asked)
+        elif 2 * asked <= self.hops_per_s_max:
+            self.places = min(2 * self.places, self._places_max)
         self._opened = self._refused = 0
         self._second_ms = now_ms

@@ -101,8 +101,7 @@ class FrameEventBuffer:
     """
 
     def __init__(self, events_max: int = EVENTS_MAX) -> None:
-        self.on_full: Callable[[], None] = self._forget  # takes the events
-        self.lost = 0  # events dropped, because there is no taker
+        self.on_full: Callable[[], object] = self.take  # without a taker they are dropped
         self._events: list[FrameEvent] = []
         self._events_max = events_max
 
@@ -116,6 +115,3 @@ class FrameEventBuffer:
         """Return all recorded events, and empty the buffer."""
         events, self._events = self._events, []
         return events
-
-    def _forget(self) -> None:
-        self.lost += len(self.take())

@@ -21,7 +21,6 @@ class Journey:
     names: dict[str, str] = field(default_factory=dict)  # names of brokers on the way, by id
 
     def take(self, report: Traced) -> None:
-        """Store the report of one more broker."""
         self.names |= report.names
         if len(report.path) == 1:
             self.start = report

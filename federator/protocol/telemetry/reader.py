@@ -21,7 +21,8 @@ from typing import Final, Literal
 import msgspec
 
 from federator.errors import DecodeError
-from federator.protocol.telemetry.records import Id, Natural, Positive, Signed, decode_as
+from federator.protocol.messages.fields import decoded
+from federator.protocol.telemetry.records import LINE_BYTES_MAX, Id, Natural, Positive, Signed
 from federator.protocol.telemetry.replay import Again, decode_again, digest_of
 from federator.protocol.types import BrokerId, Millis
 
@@ -268,34 +269,25 @@ def read_batches(lines: bytes, again: Again, *, broker: BrokerId) -> list[Batch]
             line names, or its number is not greater than that of the line before; then nothing
             counts.
     """
-    batches: list[Batch] = []
-    kept: list[bytes] = []
-    first: _Line | None = None
+    groups: list[tuple[_Line, list[bytes]]] = []  # of each batch the first record, and all lines
     last_row = -1
     for line in lines.splitlines(keepends=True):
-        record = decode_as(_line, "record", line)
+        record = decoded(_line, "record", line, LINE_BYTES_MAX)
         if record.broker != broker or record.spool != again.spool:
             whose = f"{record.broker}-{record.spool[:16]!r}"
             raise DecodeError(f"record: of {whose}, {broker}-{again.spool} wanted")
-        if first is None or record.batch != first.batch:
-            least = again.batch_first if first is None else first.batch + 1
+        if not groups or record.batch != groups[-1][0].batch:
+            least = groups[-1][0].batch + 1 if groups else again.batch_first
             if not least <= record.batch <= again.batch_last:
                 span = f"{least} to {again.batch_last}"
                 raise DecodeError(f"record: of batch {record.batch}, {span} wanted")
-            if first is not None:
-                batches.append(_batch(first, kept))
-            first, kept, last_row = record, [], -1
+            groups.append((record, []))
+            last_row = -1
         if record.row <= last_row:
             raise DecodeError(f"record: row {record.row} after {last_row} in {record.batch}")
         last_row = record.row
-        kept.append(line)
-    if first is not None:
-        batches.append(_batch(first, kept))
-    return batches
-
-
-def _batch(first: _Line, lines: list[bytes]) -> Batch:
-    whole = b"".join(lines)
-    if not whole.endswith(b"\n"):
-        whole += b"\n"
-    return Batch(first.batch, first.at_us, first.epoch, whole)
+        groups[-1][1].append(line)
+    return [
+        Batch(first.batch, first.at_us, first.epoch, b"".join(kept).removesuffix(b"\n") + b"\n")
+        for first, kept in groups
+    ]

@@ -14,8 +14,9 @@ types.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import blake2b
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
@@ -175,6 +176,7 @@ _MIX = 0x9E3779B97F4A7C15
 _MASK = 2**32 - 1
 
 
+@lru_cache(maxsize=16_384)
 def salt_of(origin: int, epoch: int) -> int:
     """The point on the circle where the numbers of an origin's incarnation begin."""
     mixed = (origin * _MIX + epoch) * _MIX
@@ -306,8 +308,6 @@ TABLES: Final[dict[str, type[Record]]] = {
 
 LINE_BYTES_MAX: Final = 1_048_576
 
-_T = TypeVar("_T")
-
 _decoder: Final[msgspec.json.Decoder[AnyRecord]] = msgspec.json.Decoder(AnyRecord)
 
 
@@ -317,15 +317,4 @@ def decode(line: bytes) -> AnyRecord:
     Raises:
         DecodeError: It is no record of this version.
     """
-    return decode_as(_decoder, "record", line)
-
-
-def decode_as(
-    decoder: msgspec.json.Decoder[_T], what: str, text: bytes, bytes_max: int = LINE_BYTES_MAX
-) -> _T:
-    """Decode ``text``, which error messages call ``what``.
-
-    Raises:
-        DecodeError: It is longer than ``bytes_max``, or malformed.
-    """
-    return decoded(decoder, what, text, bytes_max)
+    return decoded(_decoder, "record", line, LINE_BYTES_MAX)

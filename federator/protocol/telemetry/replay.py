@@ -6,14 +6,15 @@ reader notices by the numbers, and requests those that it misses.
 Source: docs/metrics.md, "Live" and "Replay".
 """
 
+from functools import partial
 from hashlib import blake2b
 from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from federator.errors import DecodeError
-from federator.protocol.telemetry.records import Id, Natural, Positive, Signed, SpoolId, decode_as
+from federator.protocol.messages.fields import decoded
+from federator.protocol.telemetry.records import Id, Natural, Positive, Signed, SpoolId
 
 ASK_BYTES_MAX: Final = 1_024
 HEADER_BYTES_MAX: Final = 1_024
@@ -43,6 +44,10 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     last: Positive
     to: Token
 
+    def __post_init__(self) -> None:
+        if self.last < self.first:
+            raise ValueError(f"batches {self.first} to {self.last}, the last is before the first")
+
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, tag_field="table", tag="again"):
     """The first line of each message of an answer; the whole batches follow, a record a line."""
@@ -63,36 +68,11 @@ def digest_of(lines: bytes) -> str:
     return blake2b(lines, digest_size=_DIGEST_BYTES).hexdigest()
 
 
-_head: Final = msgspec.json.Decoder(Head)
-_ask: Final = msgspec.json.Decoder(Ask)
-_again: Final = msgspec.json.Decoder(Again)
-
-
-def decode_head(payload: bytes) -> Head:
-    """Decode a head.
-
-    Raises:
-        DecodeError: It is no head of this version.
-    """
-    return decode_as(_head, "head", payload, HEADER_BYTES_MAX)
-
-
-def decode_ask(payload: bytes) -> Ask:
-    """Decode a request.
-
-    Raises:
-        DecodeError: It is no request of this version, or requests fewer than one batch.
-    """
-    ask = decode_as(_ask, "ask", payload, ASK_BYTES_MAX)
-    if ask.last < ask.first:
-        raise DecodeError(f"ask: batches {ask.first} to {ask.last}, the last is before the first")
-    return ask
-
-
-def decode_again(line: bytes) -> Again:
-    """Decode the first line of an answer.
-
-    Raises:
-        DecodeError: It is none of this version.
-    """
-    return decode_as(_again, "again", line, HEADER_BYTES_MAX)
+decode_head: Final = partial(
+    decoded, msgspec.json.Decoder(Head), "head", bytes_max=HEADER_BYTES_MAX
+)
+decode_ask: Final = partial(decoded, msgspec.json.Decoder(Ask), "ask", bytes_max=ASK_BYTES_MAX)
+decode_again: Final = partial(
+    decoded, msgspec.json.Decoder(Again), "again", bytes_max=HEADER_BYTES_MAX
+)
+"""Each decodes one kind of message; ``DecodeError``: it is none of this version."""

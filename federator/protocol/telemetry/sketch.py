@@ -12,6 +12,7 @@ Source: Masson, Rim, Lee: DDSketch (VLDB 2019); docs/metrics.md, "The histogram"
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -48,14 +49,13 @@ def sketch(delays: Iterable[tuple[int, int]]) -> Sketch:
     Args:
         delays: (microseconds, how many of that delay); at least one.
     """
-    exact: dict[int, int] = {}
+    exact: Counter[int] = Counter()
     for delay_us, count in delays:
-        exact[delay_us] = exact.get(delay_us, 0) + count
+        exact[delay_us] += count
     base_us = min(exact)
-    buckets: dict[int, int] = {}
+    buckets: Counter[int] = Counter()
     for delay_us, count in exact.items():
-        bucket = bucket_of(delay_us - base_us)
-        buckets[bucket] = buckets.get(bucket, 0) + count
+        buckets[bucket_of(delay_us - base_us)] += count
     return Sketch(
         base_us=base_us,
         sum_us=sum(delay_us * count for delay_us, count in exact.items()),

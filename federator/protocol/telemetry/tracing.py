@@ -58,7 +58,6 @@ _decoder = msgspec.msgpack.Decoder(Logbook)
 
 
 def write_logbook(logbook: Logbook) -> bytes:
-    """Encode the body of a frame."""
     return _encoder.encode(logbook)
 
 

@@ -22,7 +22,6 @@ from federator.runtime.agent.driver import Driver
 from federator.runtime.agent.own_connections import ControlConnection, DataConnection
 from federator.runtime.agent.services import Services
 from federator.runtime.custody.stores import CustodyStores
-from federator.runtime.data.busy_poll import BusyPoll
 from federator.runtime.data.drops import LOOK_S, DropReports
 from federator.runtime.data.former_session import FormerSession
 from federator.runtime.leaves.role import OtherAgent, Role
@@ -38,7 +37,6 @@ from federator.runtime.storage.state_dir import StateDir
 LEAVE_SECONDS_MAX = 1.0
 HAND_OVER_POLLS = 500
 HAND_OVER_POLL_S = 0.01
-TEND_S = 1.0
 
 
 class Agent:
@@ -95,17 +93,7 @@ class Agent:
         control.link.subscribe(
             topic_filter for part in parts for topic_filter in part.subscriptions
         )
-        self.data_connection = DataConnection(
-            busy_poll=BusyPoll(self.settings.data.busy_poll_us),
-            cover=data.cover,
-            data_path=data.path,
-            enter=data.enter,
-            loops=data.loops,
-            marks=data.marks,
-            presence=services.presence,
-            retained=data.retained,
-            spare_time=data.spare_time,
-        )
+        self.data_connection = DataConnection(data, services.presence)
         control.data_link.observe(self.data_connection)
         topics = (data.path.data_topic, data.marks.topic)
         control.data_link.subscribe(live_filter(topic, no_local=True) for topic in topics)
@@ -138,7 +126,6 @@ class Agent:
         self.services.serving.follow(settings, returns=returns)
 
     def own_links(self) -> list[MqttLink]:
-        """All our connections to our broker."""
         return [self.control.link, *self.services.own_links()]
 
     # -- for roles: see ``leaves.role.BrokerAgent`` ----------------------------------------------

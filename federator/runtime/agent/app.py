@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -63,8 +63,7 @@ async def run(settings: Settings, source: Source[Settings], was: Settings | None
             mine, mine_again = finder.narrowed(settings), finder.source(source)
         move = None
         if was is not None and former_state is not None:
-            make = partial(_former_agent, state=former_state, book=book)
-            move = Move(was, state.path, make)
+            move = Move(was, state.path, partial(_former_agent, former_state, book))
         other = None if move is None else move.former
         hub, role = _hub(mine, folders) if mine.leaves else (None, Role())
         agent = Agent(mine, state, tasks, book, role, other)
@@ -102,7 +101,8 @@ async def run(settings: Settings, source: Source[Settings], was: Settings | None
             former_state = stack.enter_context(StateDir(was.state_dir))
             forget(former_state)
             settings = beginning(settings)
-            source = replace(source, read=_beginning(source.read))
+            read = source.read
+            source = replace(source, read=lambda: beginning(read()))
         await with_tasks(be)
         _log.info("agent.stopped", id=settings.broker.id)
 
@@ -122,18 +122,13 @@ def _hub(settings: Settings, folders: Mapping[BrokerId, StateDir]) -> "tuple[Hub
 
 
 def _former_agent(
+    state: StateDir,
+    book: StampBook,
     settings: Settings,
     tasks: asyncio.TaskGroup,
     other: OtherAgent,
-    *,
-    state: StateDir,
-    book: StampBook,
 ) -> Agent:
     return Agent(settings, state, tasks, book, other=other)
-
-
-def _beginning(read: Callable[[], Settings]) -> Callable[[], Settings]:
-    return lambda: beginning(read())
 
 
 async def _be_agent(

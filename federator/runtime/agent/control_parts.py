@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Final, get_args
 
@@ -97,44 +97,40 @@ class OwnBroker:
         )
 
 
+@dataclass(eq=False, repr=False)
 class ControlParts:
     """The node of one agent, and its control connections.
-
-    Args:
-        is_new: We owe nothing of an earlier session with our broker.
-        handle: Gives the node an event, and has its effects carried out.
 
     Attributes:
         link: The control connection to our broker, and
         data_link: the data connection.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        state: StateDir,
-        tasks: asyncio.TaskGroup,
-        *,
-        is_new: bool,
-        handle: Callable[[Event], None],
-    ) -> None:
+    settings: Settings
+    state: StateDir
+    tasks: asyncio.TaskGroup
+    _: KW_ONLY
+    is_new: bool  # we owe nothing of an earlier session with our broker
+    handle: Callable[[Event], None]  # gives the node an event, and has its effects carried out
+
+    def __post_init__(self) -> None:
+        settings, state, tasks = self.settings, self.state, self.tasks
         self.own_broker = OwnBroker(settings, tasks, state.client_token())
         epoch = state.next_epoch()
         self.trust = trust = None if settings.security == "open" else Trust(settings, state.path)
         self.words = SignedWords(None) if trust is None else trust.words
         self.is_gateways = partial(self.words.is_gateways, settings.broker_id)
         self.node = _node(settings, state, epoch, trust)
-        self.handle = handle
         gone = partial(guide_will, settings, trust) if settings.failover.enabled else None
         self.link = self.own_broker.link("ctl", will=gone)
         will = health_will(settings, epoch)
-        self.data_link = self.own_broker.link("data", clean_start=is_new, will=will)
+        self.data_link = self.own_broker.link("data", clean_start=self.is_new, will=will)
         # A connection gets its Will from the traffic, which sends over these connections.
         self.connections = NeighbourLinks(
             settings,
             tasks,
             will_for=lambda neighbour, conn: self.traffic.will(neighbour, conn),
-            tell=handle,
+            tell=self.handle,
         )
         self.traffic = ControlTraffic(
             federation=settings.federation,
@@ -148,7 +144,7 @@ class ControlParts:
             self_id=settings.broker_id, traffic=self.traffic, connections=self.connections
         )
         self._is_arranging = settings.topology.mode == "auto"
-        self.arranger = Arranger(state.path, measured=handle)
+        self.arranger = Arranger(state.path, measured=self.handle)
         self.keys = None
         if trust is not None:
             links = self.node.links

@@ -115,10 +115,7 @@ class DataParts:
         self.transports = Transports(settings.transport_to)
         self.spans = self._spans() if settings.opentelemetry.reports else None
         self.path = self._data_path()
-        self.tracing = self._tracing()
-        self.path.report_traces(self.tracing)
-        self.transports.all += transports_of(self._transport_needs())
-        self.sharing = self._sharing()
+        self._make_for_path()
 
     def parts(self) -> Iterator[Part]:
         """These leave in their order, the data path last."""
@@ -162,7 +159,6 @@ class DataParts:
             self.path.on_publishes(chunk, publishes)
 
     def follow_link_rules(self, settings: Settings) -> None:
-        """Apply the link rules of ``settings``."""
         changed = self.path.follow_link_rules(*settings.link_rules())
         if changed and self.retained is not None:
             self.retained.on_rules()
@@ -180,18 +176,6 @@ class DataParts:
     def retained_links(self) -> list[MqttLink]:
         """The connection that scans the broker's retained messages, if there is one."""
         return [] if self.retained is None else [self.retained.scanner.link]
-
-    def _transport_needs(self) -> Needs:
-        control, path = self.control, self.path
-        return Needs(
-            settings=self.settings,
-            trust=control.trust,
-            tasks=self.tasks,
-            epoch=control.current_epoch,
-            tell=control.traffic.tell,
-            on_frames=path.on_frames,
-            by_broker=path.by_broker,
-        )
 
     def _retained(self) -> Retained:
         settings, control = self.settings, self.control
@@ -216,50 +200,14 @@ class DataParts:
             wanted=self._wanted,
         )
 
-    def _tracing(self) -> TraceService:
-        control = self.control
-        return TraceService(
-            settings=self.settings,
-            links=control.node.links,
-            connections=control.connections,
-            traffic=control.traffic,
-            link=control.link,
-            policy=self.policy,
-            link_policies=self.link_policies,
-            forwarder=self.forwarder,
-            name_of=control.node.failover.name_of,
-            transports=self.transports,
-            send=self.path.trace,
-            on_home=self.path.on_echo,
-        )
-
     def _spans(self) -> "SpanReporter":
-        from federator.protocol.opentelemetry.hops import HopRecorder  # noqa: PLC0415 - as rare
-        from federator.protocol.opentelemetry.spans import places_of  # noqa: PLC0415
-        from federator.runtime.opentelemetry import reporter  # noqa: PLC0415
+        from federator.runtime.opentelemetry import reporter  # noqa: PLC0415 - as rare
 
-        settings, otel = self.settings, self.settings.opentelemetry
-        exporter = reporter.exporter_of(
-            otel,
-            federation=settings.federation,
-            broker=settings.broker_id,
-            name=settings.broker.name,
-        )
-        recorder = HopRecorder(
-            self_id=settings.broker_id,
-            places=places_of(otel.sample),
-            hops_per_s_max=otel.spans_per_s_max,
-            now=both_clocks,
-            also=self.frame_events,
-        )
-        return reporter.SpanReporter(
-            federation=settings.federation,
-            self_id=settings.broker_id,
-            topics=otel.topics,
-            recorder=recorder,
-            exporter=exporter,
+        return reporter.reporter_of(
+            self.settings,
             forwarder=self.forwarder,
             transport_to=self.transports.used_to,
+            also=self.frame_events,
         )
 
     def _data_path(self) -> DataPath:
@@ -302,13 +250,37 @@ class DataParts:
         )
         return DataPath(plane, self.stores)
 
-    def _sharing(self) -> Sharing:
-        settings, control = self.settings, self.control
-        return Sharing(
+    def _make_for_path(self) -> None:
+        """What sends and receives by the data path."""
+        settings, control, path = self.settings, self.control, self.path
+        self.tracing = TraceService(
+            traffic=control.traffic,
+            link=control.link,
+            policy=self.policy,
+            link_policies=self.link_policies,
+            forwarder=self.forwarder,
+            name_of=control.node.failover.name_of,
+            transports=self.transports,
+            send=path.trace,
+            on_home=path.on_echo,
+        )
+        path.report_traces(self.tracing)
+        self.transports.all += transports_of(
+            Needs(
+                settings=settings,
+                trust=control.trust,
+                tasks=self.tasks,
+                epoch=control.current_epoch,
+                tell=control.traffic.tell,
+                on_frames=path.on_frames,
+                by_broker=path.by_broker,
+            )
+        )
+        self.sharing = Sharing(
             self_id=settings.broker_id,
             epoch=control.epoch,
-            data_path=self.path,
-            data_link=self._data_link,
+            data_path=path,
+            data_link=control.data_link,
             make_link=control.own_broker.stand_in,
             announce=lambda added, removed: control.handle(LocalFiltersChanged(added, removed)),
             announces=self.policy.exports,

@@ -8,7 +8,7 @@ Both are repeated every ``EVERY_S``, which repairs a late Will or a broker that 
 Source: docs/observability.md, "On the brokers".
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,14 +18,13 @@ from msgspec.structs import replace
 
 from federator import __version__
 from federator.config.settings import Settings
-from federator.protocol.links.links import Links
 from federator.protocol.links.standing import Standing, Word
 from federator.protocol.messages.guide import HEALTH_VERSION, Health
 from federator.protocol.messages.json_codec import encode
 from federator.protocol.messages.topics import connection_state_topic, health_topic
-from federator.protocol.types import BrokerId, ConnId, Epoch
+from federator.protocol.types import ConnId, Epoch
 from federator.runtime.agent.home_assistant import HomeAssistantTeller
-from federator.runtime.links.neighbour_links import LINK_DOWN, LINK_UP, NeighbourLinks
+from federator.runtime.links.neighbour_links import LINK_DOWN, LINK_UP
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.parts import Part
 from federator.runtime.observability.readiness import Readiness
@@ -43,12 +42,11 @@ SETTLES_S = 10.0
 _log = structlog.get_logger()
 
 State = Literal["ready", "not_ready", "down"]
-Told = dict[str, Literal["up", "down"]]
 
 
 def health_will(settings: Settings, epoch: Epoch) -> Will:
     """The Will on our own broker."""
-    payload = encode(_health(settings, epoch, "down", "it vanished", {}))
+    payload = encode(_health(settings, epoch, "down", "it vanished"))
     return Will(health_topic(settings.federation), payload=payload, retain=True)
 
 
@@ -57,15 +55,13 @@ class HealthReporter:
     """Publishes the health of one agent."""
 
     settings: Settings
-    links: Links
-    neighbours: NeighbourLinks
     data_link: MqttLink
     ready: Readiness
-    name_of: Callable[[BrokerId], str]  # of a broker, empty without one
     home_assistant: HomeAssistantTeller
     leaves: Callable[[], int] = lambda: 0  # that our broker serves
 
     def __post_init__(self) -> None:
+        self._links, self._neighbours = self.ready.node.links, self.ready.neighbours
         self._topic = health_topic(self.settings.federation)
         self._state_topic = connection_state_topic(self.settings.broker_id)
         self._published_health: Health | None = None
@@ -92,25 +88,24 @@ class HealthReporter:
 
     def withdraw(self) -> None:
         """Publish on an orderly exit what the Wills would."""
-        gone = _health(self.settings, self.links.epoch, "down", "it was stopped", {})
+        gone = _health(self.settings, self._links.epoch, "down", "it was stopped")
         _publish_retained(self.data_link, self._topic, encode(gone))
         self.home_assistant.withdraw()
         if self.settings.links.notifications:
-            for neighbour in self.neighbours.all:
+            for neighbour in self._neighbours.all:
                 if neighbour.outbox_of is None:
                     _publish_retained(neighbour.data, self._state_topic, LINK_DOWN)
 
     def _now(self) -> Health:
         """Our health, not yet dated."""
-        neighbours, condition = self.links.neighbours, self.ready.condition()
+        neighbours, condition = self._links.neighbours, self.ready.condition()
         shown, standing = sorted(neighbours)[:LINKS_TOLD_MAX], condition.standing
-        health = _health(
-            self.settings,
-            self.links.epoch,
-            "ready" if condition.ready else "not_ready",
-            condition.why_not or "",
-            {str(id_): "up" if neighbours[id_].up else "down" for id_ in shown},
-            {str(id_): name for id_ in shown if (name := self.name_of(id_))},
+        name_of = self.ready.node.failover.name_of
+        state: State = "ready" if condition.ready else "not_ready"
+        health = replace(
+            _health(self.settings, self._links.epoch, state, condition.why_not or ""),
+            links={str(id_): "up" if neighbours[id_].up else "down" for id_ in shown},
+            names={str(id_): name for id_ in shown if (name := name_of(id_))},
         )
         if not condition.ready:
             return health
@@ -140,9 +135,9 @@ class HealthReporter:
                 _log.warning("agent.standing", **fields)
 
     def _publish_link_digits(self, *, again: bool) -> None:
-        links = self.links
+        links = self._links
         digits: dict[ConnId, bytes] = {}
-        for neighbour in self.neighbours.all:
+        for neighbour in self._neighbours.all:
             conn, data = neighbour.conn, neighbour.data
             if conn is None or not data.connected or neighbour.outbox_of is not None:
                 continue
@@ -152,14 +147,8 @@ class HealthReporter:
         self._published_digits = digits
 
 
-def _health(
-    settings: Settings,
-    epoch: Epoch,
-    state: State,
-    reason: str,
-    links: Told,
-    names: Mapping[str, str] | None = None,
-) -> Health:
+def _health(settings: Settings, epoch: Epoch, state: State, reason: str) -> Health:
+    """Our health without links, and not yet dated."""
     return Health(
         version=HEALTH_VERSION,
         federation=settings.federation,
@@ -168,11 +157,10 @@ def _health(
         reason=reason,
         epoch=epoch,
         release=__version__,
-        links=links,
+        links={},
         at_us=0,
         every_s=EVERY_S,
         name=settings.broker.name,
-        names=dict(names or {}),
     )
 
 

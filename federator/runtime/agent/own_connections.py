@@ -11,18 +11,15 @@ from dataclasses import dataclass
 from mqtt5 import PublishPacket
 
 from federator.protocol.forwarding.publications import QOS_BITS
+from federator.runtime.agent.data_parts import DataParts
 from federator.runtime.agent.presence import OwnBrokerPresence
-from federator.runtime.custody.gateway_marks import GatewayMarks
 from federator.runtime.data.busy_poll import BusyPoll
-from federator.runtime.data.cover_subscriber import CoverSubscriber
-from federator.runtime.data.data_path import DataPath
 from federator.runtime.discovery.service import Discovery
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.inbox import Inbox
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.mqtt.parts import Dispatch
-from federator.runtime.retained.retained import Retained
 
 LINES_PER_TURN = 64
 """Messages of the control connection, log lines mostly, that one turn of the loop takes: each may
@@ -66,7 +63,6 @@ class ControlConnection(LinkObserver):
         self.presence.on_lost(link)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Dispatch the messages of one socket read."""
         for packet, _, _ in publishes:
             if packet.packet_id is not None:
                 self.discovery.on_packet(packet.packet_id, duplicate=packet.duplicate)
@@ -93,7 +89,7 @@ class ControlConnection(LinkObserver):
             self.dispatch.on_message(message)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@dataclass(eq=False, repr=False)
 class DataConnection(LinkObserver):
     """The data connection brings clients' publications, and frames of other agents.
 
@@ -102,23 +98,18 @@ class DataConnection(LinkObserver):
     acknowledged.
     """
 
-    busy_poll: BusyPoll
-    cover: CoverSubscriber
-    data_path: DataPath
-    enter: Callable[[memoryview, Sequence[Inbound]], None]
-    loops: LoopWatch
-    marks: GatewayMarks
+    data: DataParts
     presence: OwnBrokerPresence
-    retained: Retained | None
-    spare_time: Callable[[], bool]
 
     def __post_init__(self) -> None:
+        self.data_path = self.data.path
+        self._busy_poll = BusyPoll(self.data.settings.data.busy_poll_us)
         self._held: list[tuple[MqttLink, memoryview, list[Inbound]]] | None = None
         self._is_cut: Callable[[PublishPacket], bool] | None = None
         self._is_parted = False
 
     def has_spare_time(self) -> bool:
-        return self.spare_time()
+        return self.data.spare_time()
 
     def share_of_turn(self, publishes: Sequence[Inbound]) -> int:
         return self.data_path.share_of_turn(publishes)
@@ -144,7 +135,7 @@ class DataConnection(LinkObserver):
             self.on_publishes(link, chunk, publishes)
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        self.cover.on_up(session_present=session_present)
+        self.data.cover.on_up(session_present=session_present)
         if self._is_cut is None:
             self.data_path.on_data_up(session_present=session_present)
 
@@ -154,21 +145,20 @@ class DataConnection(LinkObserver):
     def on_down(self, link: MqttLink, reason: str) -> None:
         if self._held is not None:
             self._held.clear()  # the broker sends it again
-        self.cover.on_down()
-        self.marks.on_down()
+        self.data.cover.on_down()
+        self.data.marks.on_down()
         if self._is_cut is None:
             self.data_path.on_data_down()
-        if self.retained is not None:
-            self.retained.on_data_down()
+        if self.data.retained is not None:
+            self.data.retained.on_data_down()
         self.presence.on_lost(link)
 
     def on_refused(self, packet: bytes | bytearray) -> None:
         """Our broker refused a retained value: its absence is no client's delete."""
-        if self.retained is not None:
-            asyncio.get_running_loop().call_soon(self.retained.refused, packet)  # after it is noted
+        if (retained := self.data.retained) is not None:
+            asyncio.get_running_loop().call_soon(retained.refused, packet)  # after it is noted
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Handle the publications of one socket read."""
         if self._is_cut is not None and self._held is not None:
             self._part(link, chunk, publishes, self._is_cut, self._held)
             return
@@ -183,7 +173,7 @@ class DataConnection(LinkObserver):
             if (first := chunk[start]) & QOS_BITS
         ]
         if packet_ids:
-            self.marks.note(publishes)
+            self.data.marks.note(publishes)
         self.take(chunk, publishes)
         if packet_ids:
             self.data_path.acknowledge(link, packet_ids)
@@ -217,9 +207,9 @@ class DataConnection(LinkObserver):
 
     def take(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
         """Handle the publications of one socket read without acknowledging them."""
-        self.busy_poll.on_data()
-        if self.cover.sorting:
-            chunk, publishes = self.cover.once(chunk, publishes)
-        if self.loops.looks():
-            chunk, publishes = self.loops.sift(chunk, publishes)
-        self.enter(chunk, publishes)
+        self._busy_poll.on_data()
+        if self.data.cover.sorting:
+            chunk, publishes = self.data.cover.once(chunk, publishes)
+        if self.data.loops.looks():
+            chunk, publishes = self.data.loops.sift(chunk, publishes)
+        self.data.enter(chunk, publishes)

@@ -20,6 +20,7 @@ from typing import Final
 import structlog
 from mqtt5 import PublishPacket
 
+from federator.config.brokers import BrokerSettings
 from federator.protocol.discovery.log_lines import ERROR_TOPIC
 from federator.runtime.mqtt.failures import one_id
 from federator.runtime.mqtt.link import MqttLink
@@ -55,12 +56,10 @@ class TakeoverDetector:
         self._clock = clock
         self._taken_at_s: dict[str, float] = {}
 
-    def on_log(self, topic: str, payload: bytes) -> None:
-        """Note a line of the broker's log."""
-        if topic != ERROR_TOPIC:
-            return
+    def on_log(self, packet: PublishPacket) -> None:
+        """Note a line of the broker's log, on ``ERROR_TOPIC``."""
         for line, client_id in self._lines.items():
-            if payload.endswith(line):
+            if packet.payload.endswith(line):
                 self._taken_at_s[client_id] = self._clock()
 
     def threw_out(self, client_id: str) -> bool:
@@ -74,7 +73,6 @@ class OwnBrokerPresence:
     """Whether one agent is present at its own broker, with both its connections.
 
     Args:
-        username: Our user name at the broker, if any.
         others: Further connections that give way together.
         changed: Called with ``up`` when our presence changes.
         complete: Whether everything else is ready; if it becomes ready later, call ``update``.
@@ -85,13 +83,11 @@ class OwnBrokerPresence:
         one_id: Why that is so, if it is the rule.
     """
 
-    broker: int
-    url: str
+    broker: BrokerSettings
     control: MqttLink
     data: MqttLink
     others: Callable[[], Iterable[MqttLink]]
     changed: Callable[[bool], None]
-    username: str | None = None
     complete: Callable[[], bool] = lambda: True
     looked: Callable[[], None] = lambda: None  # called after each ``update``
     up: bool = field(default=False, init=False)
@@ -103,11 +99,19 @@ class OwnBrokerPresence:
         self._takeovers = TakeoverDetector([self.control.client_id, self.data.client_id])
 
     def part(self) -> Part:
-        return Part(topics={ERROR_TOPIC: self.on_log})
+        return Part(topics={ERROR_TOPIC: self._takeovers.on_log})
 
-    def on_log(self, packet: PublishPacket) -> None:
-        """Note a line of the broker's log, which may report a takeover."""
-        self._takeovers.on_log(packet.topic, packet.payload)
+    def why_not(self) -> str:
+        """Why we cannot receive what is published at our broker; empty if we can."""
+        place = f"broker {self.broker.reached_at}"
+        if self.has_rival:
+            return f"{place}: another agent with id {self.broker.id} is there: stop one of them"
+        if self.one_id:
+            return f"{place}: {self.one_id}"
+        for link in (self.control, self.data):
+            if not link.connected:
+                return f"{place}: {link.last_error or 'not connected yet'}"
+        return "" if self.up else "subscribing on our broker"
 
     def is_up(self) -> bool:
         return self.up
@@ -135,20 +139,22 @@ class OwnBrokerPresence:
         """A connection of the two ended; log it if another client took over its id."""
         seen = link.closed_by_broker and self._takeovers.threw_out(link.client_id)
         if seen or link.taken_over:
-            _log.warning("connection.taken_over", client_id=link.name, broker=self.url)
+            _log.warning(
+                "connection.taken_over", client_id=link.name, broker=self.broker.reached_at
+            )
         ended = link.closed_by_broker or link.taken_over
         links = (self.control, self.data, *self.others())
-        if ended and self.username and not self.up:
+        if ended and self.broker.username and not self.up:
             self.ended += any(other.connected for other in links if other is not link)
             if self.ended == ENDED_MAX and not self.one_id:
-                self.one_id = one_id(self.username)
-                _log.error("broker.one_id", broker=self.url, reason=self.one_id)
+                self.one_id = one_id(self.broker.username)
+                _log.error("broker.one_id", broker=self.broker.reached_at, reason=self.one_id)
         self.update()
 
     def give_way(self) -> None:
         """Leave our broker, for a while, to another proven agent with our id."""
         if not self.has_rival:
             self.has_rival = True
-            _log.error("id.taken_over", id=self.broker, broker=self.url)
+            _log.error("id.taken_over", id=self.broker.id, broker=self.broker.reached_at)
             for link in (self.control, self.data, *self.others()):
                 link.give_way()

@@ -39,7 +39,7 @@ from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.parts import Part
 from federator.runtime.observability.link_view import LinkView
-from federator.runtime.observability.pages import PageService, search_page
+from federator.runtime.observability.pages import PageService
 from federator.runtime.observability.readiness import Readiness
 from federator.runtime.observability.routes_view import RoutesView
 from federator.runtime.process.clocks import monotonic_ms
@@ -66,63 +66,12 @@ class Services:
     other: OtherAgent | None  # at our broker, while that changes its role
 
     def __post_init__(self) -> None:
-        control, data = self.control, self.data
-        self.settings = settings = data.settings
-        node, link = control.node, control.link
-        self.guide = GuidePublisher(
-            settings=settings,
-            link=link,
-            ordered=control.handle,
-            is_gateways=control.is_gateways,
-            trust=control.trust,
-        )
-        self.discovery = self._discovery()
-        self.echo = BrokerEcho(
-            link=link,
-            federation=settings.federation,
-            broker=settings.broker_id,
-            sent=self.discovery.on_mark_sent,
-            came=self.discovery.known.on_mark,
-        )
-        self.failover = self._failover()
-        self.plans = self._plans()
-        self.serving = self._serving()
-        self.prepared = self._prepared_sessions()
-        self.settling = self._settling()
-        self.fetches = self._fetches()
-        self.presence = self._presence()
-        self.guard = self._guard()
-        self.link_loads = LinkLoads(
-            links=node.links,
-            connections=control.connections,
-            transports=data.transports,
-            policies=data.link_policies,
-        )
-        self.load_teller = self._load_teller()
-        self.metrics = None if data.frame_events is None else self._metrics(data.frame_events)
-        self.strangers = StrangerWatch(
-            settings.broker,
-            federation=settings.federation,
-            name=str(settings.broker.id),
-            is_up=self.presence.is_up,
-        )
-        self.log_watch = LogWatch(
-            settings.broker,
-            federation=settings.federation,
-            name=str(settings.broker.id),
-            is_up=self.presence.is_up,
-        )
-        self.ready = self._ready()
-        self.health = self._health()
-        self.links = self._links()
-        self.routes = RoutesView(
-            node,
-            policy=data.policy,
-            link_policies=data.link_policies,
-            forwarder=data.forwarder,
-            sharing=data.sharing,
-        )
-        self.pages = self._pages()
+        self.settings = self.data.settings
+        self._make_for_clients()
+        self._make_for_our_broker()
+        self._make_for_gateways()
+        self._make_for_links()
+        self._make_for_operators()
 
     def parts(self) -> Iterator[Part]:
         settings, control = self.settings, self.control
@@ -151,9 +100,94 @@ class Services:
             follow = partial(follow_placement, settings, planned=planned, changed=control.handle)
             yield Part(tasks={"core placement": follow})
 
-    def _settling(self) -> SettlingService:
+    def _make_for_clients(self) -> None:
+        """What reads our broker's clients off its log, and carries them to other brokers."""
         control, data, settings = self.control, self.data, self.settings
-        return SettlingService(
+        failover, path = control.node.failover, data.path
+        self.guide = GuidePublisher(
+            settings=settings,
+            link=control.link,
+            ordered=control.handle,
+            is_gateways=control.is_gateways,
+            trust=control.trust,
+        )
+        self.discovery = Discovery(
+            settings.discovery,
+            federation=settings.federation,
+            own_id=control.link.client_id,
+            state_dir=data.state.path,
+            interest_changed=self._interest_changed,
+            share=settings.share,
+            members_changed=self._members_changed if settings.groups_span_brokers else None,
+            call_roll=self._call_roll,
+            control_filters=lambda: control.link.wanted_filters,
+            recall=control.link.recall,
+            own_links=self._links_here,
+            inherit=None if self.other is None else self.other.record,
+        )
+        self.echo = BrokerEcho(
+            link=control.link,
+            federation=settings.federation,
+            broker=settings.broker_id,
+            sent=self.discovery.on_mark_sent,
+            came=self.discovery.known.on_mark,
+        )
+        self.failover = FailoverService(
+            settings=settings.failover,
+            address=settings.failover.advertise or settings.broker.advertised,
+            folder=data.state.path,
+            discovery=self.discovery,
+            counters=path.counters,
+            guide=self.guide,
+            may_tell=data.policy.exports,
+            announced_records=lambda: failover.table.texts(settings.broker_id),
+            handle=control.handle,
+        )
+        self.prepared = PreparedSessions(
+            settings=settings.failover,
+            endpoint=partial(endpoint_of, settings.broker),
+            connected_here=self.discovery.known.is_connected,
+            filters_here=self.discovery.known.filters_of,
+            connected_elsewhere=failover.is_connected_elsewhere,
+            caught_up=data.marks.caught_up,
+            in_federation=data.policy.exported_filters,
+            expect=path.expect,
+            fetch_again=path.fetch_again,
+        )
+
+    def _make_for_our_broker(self) -> None:
+        """What watches our place at our broker, and says whether we are ready."""
+        control, data, settings = self.control, self.data, self.settings
+        self.presence = OwnBrokerPresence(
+            broker=settings.broker,
+            control=control.link,
+            data=control.data_link,
+            others=data.retained_links,
+            changed=self._on_presence,
+            complete=self.role.is_complete,
+            looked=self.role.on_looked,
+        )
+        self.guard = SharedBrokerGuard(
+            me=AgentAtBroker(control.epoch, settings.broker_id),
+            federation=settings.federation,
+            url=settings.broker.url,
+            link=control.link,
+            guard=None if control.trust is None else control.trust.guard,
+            end=self.end,
+            give_way=self.presence.give_way,
+        )
+        us = (settings.broker, settings.federation, str(settings.broker.id), self.presence.is_up)
+        self.strangers, self.log_watch = StrangerWatch(*us), LogWatch(*us)
+        self.ready = Readiness(
+            control.node,
+            control.traffic,
+            blocks=(self.presence.why_not, data.stores.block, self.log_watch.block),
+            hindrances=self.log_watch.hindrances,
+        )
+
+    def _make_for_gateways(self) -> None:
+        control, data, settings = self.control, self.data, self.settings
+        self.settling = SettlingService(
             settings=settings,
             node=control.node,
             policy=data.policy,
@@ -164,36 +198,47 @@ class Services:
             is_gateways=control.is_gateways,
             sign=control.words.sign,
         )
-
-    def _presence(self) -> OwnBrokerPresence:
-        control, data, settings = self.control, self.data, self.settings
-        return OwnBrokerPresence(
-            broker=settings.broker.id,
-            url=settings.broker.reached_at,
-            control=control.link,
-            data=control.data_link,
-            others=data.retained_links,
-            changed=self._on_presence,
-            username=settings.broker.username,
-            complete=self.role.is_complete,
-            looked=self.role.on_looked,
-        )
-
-    def _guard(self) -> SharedBrokerGuard:
-        control, settings = self.control, self.settings
-        return SharedBrokerGuard(
-            me=AgentAtBroker(control.epoch, settings.broker_id),
+        self.fetches = GatewayFetches(
             federation=settings.federation,
-            url=settings.broker.url,
             link=control.link,
-            guard=None if control.trust is None else control.trust.guard,
-            end=self.end,
-            give_way=self.presence.give_way,
+            is_gateways=control.is_gateways,
+            sign=control.words.sign,
+            signed_only=control.words.judges,
+            in_federation=data.policy.exported_filters,
+            names_here=data.names_here,
+            caught_up=data.marks.caught_up,
+            retrieve=data.path.retrieve,
+            own_since=data.path.own_since,
         )
 
-    def _load_teller(self) -> LoadTeller:
-        control, data, settings = self.control, self.data, self.settings
-        return LoadTeller(
+    def _make_for_links(self) -> None:
+        """What follows plans and leaves, and measures how full links are."""
+        control, data, settings, node = self.control, self.data, self.settings, self.control.node
+        self.serving = LeafServingService(
+            settings,
+            data.state.path,
+            node,
+            data.path,
+            data.stamps,
+            control.handle,
+            has_two_ways=self.other is not None,
+            on_roaming=self.role.on_roaming,
+        )
+        self.plans = Plans(
+            federation=settings.federation,
+            broker=settings.broker_id,
+            data_path=data.path,
+            words=control.words,
+            tell=control.traffic.tell,
+            edge=self._edge(),
+        )
+        self.link_loads = LinkLoads(
+            links=node.links,
+            connections=control.connections,
+            transports=data.transports,
+            policies=data.link_policies,
+        )
+        self.load_teller = LoadTeller(
             settings=settings,
             epoch=control.current_epoch,
             link=control.link,
@@ -202,88 +247,82 @@ class Services:
             flows=data.path.flows,
             loads=self.link_loads,
             holding=self.plans.holding,
-            wants=control.node.meshes.wants,
+            wants=node.meshes.wants,
             edge=self.plans.edge,
             in_doubt=lambda: self.discovery.known.widened,
             kept=KeptMeter(data.path.counters),
         )
 
-    def _ready(self) -> Readiness:
-        control, data, settings = self.control, self.data, self.settings
-        return Readiness(
-            settings.broker,
-            presence=self.presence,
-            own_links=(control.link, control.data_link),
-            node=control.node,
-            neighbours=control.connections,
-            traffic=control.traffic,
-            blocks=(data.stores.block, self.log_watch.block),
-            hindrances=self.log_watch.hindrances,
-        )
-
-    def _links(self) -> LinkView:
-        control, node = self.control, self.control.node
-        return LinkView(
-            links=node.links,
-            neighbours=control.connections,
-            transports=self.data.transports,
-            loads=self.link_loads,
-            judge=self.ready.judge,
-            name_of=node.failover.name_of,
-        )
-
-    def _serving(self) -> LeafServingService:
-        control, data, settings = self.control, self.data, self.settings
-        return LeafServingService(
+    def _make_for_operators(self) -> None:
+        """What shows how we are."""
+        control, data, settings, node = self.control, self.data, self.settings, self.control.node
+        self.health = HealthReporter(
             settings,
-            data.state.path,
-            control.node,
-            data.path,
-            data.stamps,
-            control.handle,
-            has_two_ways=self.other is not None,
-            on_roaming=self.role.on_roaming,
-        )
-
-    def _plans(self) -> Plans:
-        control, data, settings = self.control, self.data, self.settings
-        return Plans(
-            federation=settings.federation,
-            broker=settings.broker_id,
-            data_path=data.path,
-            words=control.words,
-            tell=control.traffic.tell,
-            edge=self._edge(),
-        )
-
-    def _health(self) -> HealthReporter:
-        control, settings, links = self.control, self.settings, self.control.node.links
-        return HealthReporter(
-            settings,
-            links=links,
-            neighbours=control.connections,
             data_link=control.data_link,
             ready=self.ready,
-            name_of=control.node.failover.name_of,
             home_assistant=HomeAssistantTeller(
-                settings, folder=self.data.state.path, link=control.link, links=links
+                settings, folder=data.state.path, link=control.link, links=node.links
             ),
             leaves=self.role.served_leaves,
         )
-
-    def _pages(self) -> PageService:
-        settings, failover = self.settings, self.control.node.failover
-        return PageService(
+        self.links = LinkView(self.ready, data.transports, self.link_loads)
+        self.routes = RoutesView(
+            node,
+            policy=data.policy,
+            link_policies=data.link_policies,
+            forwarder=data.forwarder,
+            sharing=data.sharing,
+        )
+        self.pages = PageService(
             federation=settings.federation,
             broker=settings.broker_id,
-            link=self.control.link,
-            words=self.control.words,
+            link=control.link,
+            words=control.words,
             live=self.live,
-            explain=self.routes.explain,
-            mesh=self.routes.mesh,
-            search=lambda text: search_page(
-                failover, settings.broker_id, self.discovery.told, text
-            ),
+            routes=self.routes,
+            filters=lambda: self.discovery.told,
+        )
+        self.metrics = None if data.frame_events is None else self._metrics(data.frame_events)
+
+    def _edge(self) -> EdgeFollower:
+        settings, control, node = self.settings, self.control, self.control.node
+        obstacle = ""
+        if settings.rules.rename:
+            obstacle = "it renames topics: [rules] rename"
+        elif not settings.failover.enabled:
+            obstacle = "it says nothing of itself: [failover] enabled"
+        return EdgeFollower(
+            keep=self.data.path.keep,
+            collect=lambda filters: control.handle(CollectsChanged(filters)),
+            note=log_notice,
+            asks_straight=node.topic_routing.wants,
+            asks_in_mesh=node.meshes.wants,
+            obstacle=obstacle,
+            allowed=settings.rules.placed,
+            in_doubt=True,  # until discovery reports otherwise
+        )
+
+    def _metrics(self, frame_events: FrameEventBuffer) -> MetricsStream:
+        settings, control, data = self.settings, self.control, self.data
+        agent_state = AgentState(
+            node=control.node,
+            parameters=settings.parameters(),
+            traffic=control.traffic,
+            own_links=(control.link, control.data_link),
+            data_path=data.path,
+            discovery=self.discovery,
+            clients=self._clients,
+            echo=self.echo,
+            capacity=self.link_loads.capacity,
+        )
+        return MetricsStream(
+            settings=settings.metrics,
+            federation=settings.federation,
+            frame_events=frame_events,
+            state=agent_state,
+            link=control.link,
+            folder=data.state.path / "metrics",
+            words=control.words,
         )
 
     def live(self) -> LivePage:
@@ -313,123 +352,6 @@ class Services:
 
     def _clients(self) -> int | None:
         return self.failover.clients if self.settings.failover.enabled else None
-
-    def _discovery(self) -> Discovery:
-        settings, control = self.settings, self.control
-        return Discovery(
-            settings.discovery,
-            federation=settings.federation,
-            own_id=control.link.client_id,
-            state_dir=self.data.state.path,
-            interest_changed=self._interest_changed,
-            share=settings.share,
-            members_changed=self._members_changed if settings.groups_span_brokers else None,
-            call_roll=self._call_roll,
-            control_filters=lambda: control.link.wanted_filters,
-            recall=control.link.recall,
-            own_links=self._links_here,
-            inherit=None if self.other is None else self.other.record,
-        )
-
-    def _edge(self) -> EdgeFollower:
-        settings, control, node = self.settings, self.control, self.control.node
-        obstacle = ""
-        if settings.rules.rename:
-            obstacle = "it renames topics: [rules] rename"
-        elif not settings.failover.enabled:
-            obstacle = "it says nothing of itself: [failover] enabled"
-        return EdgeFollower(
-            keep=self.data.path.keep,
-            collect=lambda filters: control.handle(CollectsChanged(filters)),
-            note=log_notice,
-            asks_straight=node.topic_routing.wants,
-            asks_in_mesh=node.meshes.wants,
-            obstacle=obstacle,
-            allowed=settings.rules.placed,
-            in_doubt=True,  # until discovery reports otherwise
-        )
-
-    def _call_roll(self) -> None:
-        self.guide.call_roll()
-        self.control.outboxes.call_roll()
-        self.role.call_roll()
-
-    def _failover(self) -> FailoverService:
-        failover = self.settings.failover
-        return FailoverService(
-            settings=failover,
-            address=failover.advertise or self.settings.broker.advertised,
-            folder=self.data.state.path,
-            discovery=self.discovery,
-            counters=self.data.path.counters,
-            guide=self.guide,
-            may_tell=self.data.policy.exports,
-            announced_records=lambda: self.control.node.failover.table.texts(
-                self.settings.broker_id
-            ),
-            handle=self.control.handle,
-        )
-
-    def _prepared_sessions(self) -> PreparedSessions:
-        path = self.data.path
-        return PreparedSessions(
-            settings=self.settings.failover,
-            endpoint=partial(endpoint_of, self.settings.broker),
-            connected_here=self.discovery.known.is_connected,
-            filters_here=self.discovery.known.filters_of,
-            connected_elsewhere=self.control.node.failover.is_connected_elsewhere,
-            caught_up=self.data.marks.caught_up,
-            in_federation=self.data.policy.exported_filters,
-            expect=path.expect,
-            fetch_again=path.fetch_again,
-        )
-
-    def _fetches(self) -> GatewayFetches:
-        control, data = self.control, self.data
-        return GatewayFetches(
-            federation=self.settings.federation,
-            link=control.link,
-            is_gateways=control.is_gateways,
-            sign=control.words.sign,
-            signed_only=control.words.judges,
-            in_federation=data.policy.exported_filters,
-            names_here=data.names_here,
-            caught_up=data.marks.caught_up,
-            retrieve=data.path.retrieve,
-            own_since=data.path.own_since,
-        )
-
-    def _metrics(self, frame_events: FrameEventBuffer) -> MetricsStream:
-        settings, control, data = self.settings, self.control, self.data
-        peers = control.traffic.peers
-        assert peers is not None, "control messages are counted where metrics are kept"
-        parameters = settings.parameters()
-        agent_state = AgentState(
-            node=control.node,
-            parameters=parameters,
-            neighbours=control.connections,
-            neighbour_at=control.traffic.neighbour_at,
-            own_links=(control.link, control.data_link),
-            data_path=data.path,
-            discovery=self.discovery,
-            clients=self._clients,
-            peers=peers,
-            echo=self.echo,
-            capacity=self.link_loads.capacity,
-        )
-        return MetricsStream(
-            settings=settings.metrics,
-            federation=settings.federation,
-            links=control.node.links,
-            parameters=parameters,
-            forwarder=data.forwarder,
-            mesh_events=control.node.meshes.event_log,
-            frame_events=frame_events,
-            state=agent_state,
-            link=control.link,
-            folder=data.state.path / "metrics",
-            words=control.words,
-        )
 
     # What happens at our broker
 
@@ -485,6 +407,11 @@ class Services:
         data = self.data
         stand_ins = data.sharing.stand_ins.links
         return [self.control.data_link, *stand_ins, *data.retained_links(), *self.role.own_links()]
+
+    def _call_roll(self) -> None:
+        self.guide.call_roll()
+        self.control.outboxes.call_roll()
+        self.role.call_roll()
 
     def _links_here(self) -> list[MqttLink]:
         """All these, and those of another agent at our broker."""

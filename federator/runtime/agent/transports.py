@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from federator.config.settings import Settings
 from federator.protocol.data.by_broker import ByBroker
@@ -10,9 +10,6 @@ from federator.protocol.data.transports import Transport
 from federator.protocol.messages.control import Message
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.trust.guarding import Trust
-
-if TYPE_CHECKING:
-    pass
 
 
 class Needs(NamedTuple):

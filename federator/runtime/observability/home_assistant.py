@@ -47,7 +47,6 @@ class OwnNames:
 
     @property
     def availability_topic(self) -> str:
-        """The topic of our availability."""
         return f"federator/{self.federation}/{self.broker}/availability"
 
     def device_id(self, link: BrokerId | None = None) -> str:

@@ -1,6 +1,5 @@
 """Our links, as pages and metrics show them: each address, and the traffic with each neighbour."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
@@ -8,12 +7,11 @@ from typing import TYPE_CHECKING, Final, cast
 from msgspec import UNSET
 
 from federator.protocol.data.transports import Transports
-from federator.protocol.links.links import Links
 from federator.protocol.links.standing import LinkJudge
 from federator.protocol.telemetry.agent_status import LinkStatus
 from federator.protocol.types import BrokerId
-from federator.runtime.links.neighbour_links import NeighbourLink, NeighbourLinks
-from federator.runtime.observability.readiness import way_of
+from federator.runtime.links.neighbour_links import NeighbourLink
+from federator.runtime.observability.readiness import Readiness, way_of
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.steering.link_loads import LinkLoads
 
@@ -26,25 +24,23 @@ LISTED_MAX: Final = 1_000
 Traffic = dict[str, float]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class LinkView:
     """Reads the links of one agent."""
 
-    links: Links
-    neighbours: NeighbourLinks
+    ready: Readiness
     transports: Transports
     loads: LinkLoads
-    judge: Callable[[], LinkJudge]
-    name_of: Callable[[BrokerId], str]
-    _ids: dict[str, BrokerId] = field(default_factory=dict)  # the last neighbour at an address
+    # The last neighbour at an address.
+    _ids: dict[str, BrokerId] = field(default_factory=dict, init=False)
 
     def states(self) -> list[LinkStatus]:
         """The connections to neighbours, and what hinders a link over each."""
-        judge = self.judge()
-        return [self._state(n, judge) for n in islice(self.neighbours.all, LISTED_MAX)]
+        judge = self.ready.judge()
+        return [self._state(n, judge) for n in islice(self.ready.neighbours.all, LISTED_MAX)]
 
     def _state(self, neighbour: NeighbourLink, judge: LinkJudge) -> LinkStatus:
-        links, now_ms = self.links, monotonic_ms()
+        links, now_ms = self.ready.node.links, monotonic_ms()
         connection = links.connections.get(neighbour.conn) if neighbour.conn else None
         verdict = judge.find(way_of(neighbour, joined=True), now_ms=now_ms)
         id_ = verdict.neighbour
@@ -53,7 +49,7 @@ class LinkView:
         transports = self.transports.snapshots(id_)
         return LinkStatus(
             neighbour=id_,
-            name="" if id_ is None else self.name_of(id_),
+            name="" if id_ is None else self.ready.node.failover.name_of(id_),
             address=neighbour.address,
             dialled_back=neighbour.dialled_for is not None,
             dialled=_dialled(neighbour),
@@ -74,15 +70,15 @@ class LinkView:
     def traffic(self) -> list[Traffic]:
         """What each neighbour and we sent each other; one that is away keeps its row."""
         rows = {}
-        for neighbour in self.neighbours.all:
+        for neighbour in self.ready.neighbours.all:
             if (id_ := self._id_behind(neighbour)) is not None:
                 rows[id_] = self._traffic(neighbour, id_)
-        addresses = {neighbour.address for neighbour in self.neighbours.all}
+        addresses = {neighbour.address for neighbour in self.ready.neighbours.all}
         self._ids = {address: id_ for address, id_ in self._ids.items() if address in addresses}
         return list(rows.values())
 
     def _id_behind(self, neighbour: NeighbourLink) -> BrokerId | None:
-        connections = self.links.connections
+        connections = self.ready.node.links.connections
         connection = connections.get(neighbour.conn) if neighbour.conn is not None else None
         if connection is not None and connection.neighbour is not None:
             self._ids[neighbour.address] = connection.neighbour
@@ -90,7 +86,7 @@ class LinkView:
         return self._ids.get(neighbour.address, expected)
 
     def _traffic(self, neighbour: NeighbourLink, id_: BrokerId) -> Traffic:
-        state, cost = self.links.neighbours.get(id_), self.links.cost_to(id_)
+        state, cost = self.ready.node.links.neighbours.get(id_), self.ready.node.links.cost_to(id_)
         counters = [link.counters for link in neighbour.links]
         traffic: Traffic = {
             "neighbour": id_,

@@ -8,28 +8,28 @@ nothing is measured or sent.
 Source: docs/protocol.md 15; docs/console.md.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-import structlog
 from mqtt5 import PublishPacket
 from msgspec import structs
 
 from federator.errors import DecodeError
-from federator.protocol.controller.failover import Failover
 from federator.protocol.filters import matches, validate_filter, validate_topic, without_share
 from federator.protocol.messages import json_codec, operators, topics
 from federator.protocol.messages.session_records import FlowRow, row_in
-from federator.protocol.rate_limiter import RateLimiter, TokenBucket
+from federator.protocol.rate_limiter import TokenBucket
 from federator.protocol.telemetry.agent_status import LivePage
 from federator.protocol.trust.words import Wanted, at, is_signed
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
+from federator.runtime.observability.routes_view import RoutesView
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.process.notices import Complaints
 from federator.runtime.trust.words import SignedWords
 
 QUESTIONS_PER_S: Final = 20
@@ -39,9 +39,6 @@ FOUND_MAX: Final = 200
 SEARCHED_MAX: Final = 4_000
 """Rows, and filters, that one search looks at while publications wait: 26 ms."""
 SEARCHES_PER_S: Final = 2
-COMPLAINT_GAP_MS: Final = Millis(60_000)
-
-_log = structlog.get_logger()
 
 Answer = Mapping[str, object]
 
@@ -55,9 +52,8 @@ class PageService:
     link: MqttLink  # the control connection to our broker
     words: SignedWords  # verifies questions, and signs answers
     live: Callable[[], LivePage]
-    explain: Callable[[str], Answer]  # of a topic, by its name on our broker
-    mesh: Callable[[str], Answer]  # of a filter, by its name in the federation
-    search: Callable[[str], Answer]
+    routes: RoutesView
+    filters: Callable[[], frozenset[str]]  # of our broker's clients
 
     def __post_init__(self) -> None:
         self.malformed = 0  # questions that do not decode
@@ -67,7 +63,7 @@ class PageService:
         # Unsigned questions take no room from signed ones.
         self._buckets = {signed: TokenBucket(QUESTIONS_PER_S) for signed in (False, True)}
         self._searches = {signed: TokenBucket(SEARCHES_PER_S) for signed in (False, True)}
-        self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self._complain = Complaints().complain
 
     def part(self) -> Part:
         """Questions have no sender, so retained ones are not subscribed."""
@@ -80,8 +76,7 @@ class PageService:
             question = json_codec.decode(operators.PageQuestion, packet.payload)
         except DecodeError as error:
             self.malformed += 1
-            if self._complaints.allow(None, monotonic_ms()):
-                _log.warning("page.malformed", reason=str(error)[:200], so_far=self.malformed)
+            self._complain("page.malformed", reason=str(error)[:200], so_far=self.malformed)
             return
         wanted = Wanted("operator", to=at(self.broker), place=question.token, ages=True)
         if not self.words.believes(self.topic, packet.payload, wanted):
@@ -113,12 +108,38 @@ class PageService:
                 return structs.asdict(self.live())
             case "explain":
                 validate_topic(question.about)
-                return self.explain(question.about)
+                return self.routes.explain(question.about)
             case "mesh":
                 validate_filter(question.about)
-                return self.mesh(question.about)
+                return self.routes.mesh(question.about)
             case "search":
-                return self.search(question.about)
+                return self._search(question.about)
+
+    def _search(self, text: str) -> Answer:
+        """The flow table rows and the filters of our broker's clients that match ``text``.
+
+        A row matches if its client or topic contains it, in any case, or if its subscription covers
+        it as a topic.
+        """
+        failover, lowered, filters = self.routes.node.failover, text.lower(), self.filters()
+        table = failover.table
+        records = islice(table.texts(self.broker), SEARCHED_MAX)
+        rows = [row for row in map(row_in, records) if _concerns(row, text, lowered)]
+        matching = sorted(
+            filter_
+            for filter_ in islice(filters, SEARCHED_MAX)
+            if lowered in filter_.lower() or _takes(filter_, text)
+        )
+        return {
+            "rows": [
+                {**structs.asdict(row), "broker": self.broker} for row in sorted(rows)[:FOUND_MAX]
+            ],
+            "rows_total": len(rows),
+            "filters": matching[:FOUND_MAX],
+            "filters_total": len(matching),
+            "reported": failover.active,
+            "whole": max(table.count(self.broker), len(filters)) <= SEARCHED_MAX,
+        }
 
     def _encoded(self, question: operators.PageQuestion, body: Answer, wrong: str) -> bytes:
         answer = operators.PageAnswer(
@@ -129,30 +150,6 @@ class PageService:
             wrong=wrong,
         )
         return json_codec.encode(answer)
-
-
-def search_page(failover: Failover, broker: BrokerId, filters: Iterable[str], text: str) -> Answer:
-    """The flow table rows of ``broker`` and the filters of its clients that match ``text``.
-
-    A row matches if its client or topic contains it, in any case, or if its subscription covers it
-    as a topic.
-    """
-    lowered = text.lower()
-    filters = frozenset(filters)
-    records = islice(failover.table.texts(broker), SEARCHED_MAX)
-    rows = [row for row in map(row_in, records) if _concerns(row, text, lowered)]
-    looked_at = islice(filters, SEARCHED_MAX)
-    matching = sorted(
-        filter_ for filter_ in looked_at if lowered in filter_.lower() or _takes(filter_, text)
-    )
-    return {
-        "rows": [{**structs.asdict(row), "broker": broker} for row in sorted(rows)[:FOUND_MAX]],
-        "rows_total": len(rows),
-        "filters": matching[:FOUND_MAX],
-        "filters_total": len(matching),
-        "reported": failover.active,
-        "whole": max(failover.table.count(broker), len(filters)) <= SEARCHED_MAX,
-    }
 
 
 def _concerns(row: FlowRow, text: str, wanted: str) -> bool:

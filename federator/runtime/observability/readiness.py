@@ -6,30 +6,15 @@ neighbour's fault is no reason to restart or remove a broker's only agent: the s
 (``protocol.links.standing``).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
-from federator.config.brokers import BrokerSettings
 from federator.protocol.links.standing import LinkJudge, Standing, Way, stand
 from federator.protocol.node import Node
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLink, NeighbourLinks
 from federator.runtime.mqtt.failures import is_refusal
-from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms
-
-
-class Presence(Protocol):
-    """What readiness needs to know of our presence at our own broker."""
-
-    up: bool
-
-    has_rival: bool
-    """Another agent with our id is at our own broker, in our place."""
-
-    one_id: str
-    """Why our broker takes our connections for one client, if it does."""
 
 
 def way_of(neighbour: NeighbourLink, *, joined: bool) -> Way:
@@ -68,14 +53,14 @@ class Condition:
 class Readiness:
     """Whether one agent is ready, and how it stands."""
 
-    broker: BrokerSettings
-    presence: Presence
-    own_links: Sequence[MqttLink]  # to our own broker
     node: Node
-    neighbours: NeighbourLinks
     traffic: ControlTraffic
     blocks: Iterable[Callable[[], str]]  # each returns what keeps publications here; empty: nothing
     hindrances: Callable[[], Iterable[str]]  # at our own broker, which leave it ready
+
+    @property
+    def neighbours(self) -> NeighbourLinks:
+        return self.traffic.connections
 
     def __call__(self) -> tuple[bool, str]:
         condition = self.condition()
@@ -98,21 +83,11 @@ class Readiness:
 
     def why_not(self) -> str | None:
         """What keeps publications of our own broker from flowing; ``None``: nothing."""
-        place, id_ = self.broker.reached_at, self.broker.id
-        if self.presence.has_rival:
-            return f"broker {place}: another agent with id {id_} is there: stop one of them"
-        if self.presence.one_id:
-            return f"broker {place}: {self.presence.one_id}"
-        for link in self.own_links:
-            if not link.connected:
-                return f"broker {place}: {link.last_error or 'not connected yet'}"
-        if not self.presence.up:
-            return "subscribing on our broker"
         for block in self.blocks:
             if why := block():
                 return why
         if self.node.id_conflict_until_ms is not None:
-            return f"id {id_} is used by another agent too"
+            return f"id {self.node.links.self_id} is used by another agent too"
         for neighbour in self.neighbours.all:
             if neighbour.dialled_for is None and not neighbour.tried:
                 return f"neighbour {neighbour.address}: not tried yet"

@@ -27,15 +27,12 @@ from opentelemetry.util.types import Attributes
 from federator import __version__
 from federator.config.opentelemetry import traces_url
 from federator.protocol.opentelemetry.spans import Span, Value
-from federator.protocol.rate_limiter import RateLimiter
-from federator.protocol.types import Millis
-from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.notices import Complaints
 
 BATCH_SPANS_MAX: Final = 64
 """Spans in one request. Encoding a batch takes the interpreter from the data path: it is short."""
 BATCH_GAP_MS: Final = 1_000
 """How long spans wait for others to go with."""
-COMPLAINT_GAP_MS: Final = Millis(60_000)
 
 INTEGER_MAX: Final = 2**63 - 1
 
@@ -45,14 +42,22 @@ _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _log = structlog.get_logger()
 
 
-class OtlpExporter:
-    """Sends spans to one collector.
+class OtlpExporter(SpanExporter):
+    """Sends spans to one collector, counts the results, and logs failures now and then.
+
+    The library calls what is of ``SpanExporter`` in its own thread.
 
     Args:
         endpoint: The collector, as ``traces_url`` reads it.
         resource: The sender's attributes.
         timeout_ms: Time limit of one batch.
         queue_spans_max: Spans that may wait.
+
+    Attributes:
+        added: Spans accepted.
+        dropped: Spans refused: too many wait.
+        exported: Spans that the collector accepted.
+        failed: Spans that were sent in vain, and given up.
     """
 
     def __init__(
@@ -63,15 +68,15 @@ class OtlpExporter:
         timeout_ms: int,
         queue_spans_max: int,
     ) -> None:
-        self.added = 0  # spans accepted
-        self.dropped = 0  # spans refused: too many wait
+        self.added = self.dropped = self.exported = self.failed = 0
         self._queue_spans_max = queue_spans_max
-        url = traces_url(endpoint)
-        self._sender = _CountingExporter(
-            OTLPSpanExporter(endpoint=url, timeout=timeout_ms / 1_000), url
-        )
+        self._url = traces_url(endpoint)
+        self._inner = OTLPSpanExporter(endpoint=self._url, timeout=timeout_ms / 1_000)
+        self._complain = Complaints().complain
+        self._is_failing = False
+        self._library = _LibraryLog.installed()
         self._processor = BatchSpanProcessor(
-            self._sender,
+            self,
             max_queue_size=queue_spans_max,
             schedule_delay_millis=BATCH_GAP_MS,
             max_export_batch_size=min(BATCH_SPANS_MAX, queue_spans_max),
@@ -87,24 +92,14 @@ class OtlpExporter:
         self._tracer = provider.get_tracer("federator", __version__)
 
     @property
-    def exported(self) -> int:
-        """Spans that the collector accepted."""
-        return self._sender.exported
-
-    @property
-    def failed(self) -> int:
-        """Spans that were sent in vain, and given up."""
-        return self._sender.failed
-
-    @property
     def waiting(self) -> int:
         """Spans that are not sent yet, including those in flight."""
-        return self.added - self._sender.exported - self._sender.failed
+        return self.added - self.exported - self.failed
 
     @property
     def trouble(self) -> str:
         """The library's last message about lost spans; empty without one."""
-        return self._sender.trouble
+        return self._library.last
 
     def add(self, span: Span) -> bool:
         """Queue ``span``; return whether there was room. Never blocks."""
@@ -137,6 +132,33 @@ class OtlpExporter:
         closing.start()
         closing.join(wait_s)
         return not self.waiting
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = SpanExportResult.FAILURE
+        try:
+            result = self._inner.export(spans)
+        except Exception as error:  # of the library: only its batch is lost
+            self._library.last = repr(error)
+        if result is SpanExportResult.SUCCESS:
+            self.exported += len(spans)
+            if self._is_failing:
+                _log.info("opentelemetry.export_resumed", endpoint=self._url)
+        else:
+            self.failed += len(spans)
+            self._complain(
+                "opentelemetry.export_failed",
+                endpoint=self._url,
+                reason=self.trouble,
+                so_far=self.failed,
+            )
+        self._is_failing = result is not SpanExportResult.SUCCESS
+        return result
+
+    def shutdown(self) -> None:
+        self._inner.shutdown()  # type: ignore[no-untyped-call]
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._inner.force_flush(timeout_millis)
 
 
 def _sound(value: Value) -> Value:
@@ -176,47 +198,6 @@ class _Planned(IdGenerator, Sampler):
 
     def get_description(self) -> str:
         return "federator"
-
-
-class _CountingExporter(SpanExporter):
-    """Sends batches, counts the results, and logs failures now and then. In its own thread."""
-
-    def __init__(self, inner: OTLPSpanExporter, url: str) -> None:
-        self.exported = self.failed = 0
-        self._inner, self._url = inner, url
-        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
-        self._is_failing = False
-        self._library = _LibraryLog.installed()
-
-    @property
-    def trouble(self) -> str:
-        return self._library.last
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        result = SpanExportResult.FAILURE
-        try:
-            result = self._inner.export(spans)
-        except Exception as error:  # of the library: only its batch is lost
-            self._library.last = repr(error)
-        if result is SpanExportResult.SUCCESS:
-            self.exported += len(spans)
-            if self._is_failing:
-                _log.info("opentelemetry.export_resumed", endpoint=self._url)
-        else:
-            self.failed += len(spans)
-            if self._complaints.allow("failed", monotonic_ms()):
-                reason, so_far = self._library.last, self.failed
-                _log.warning(
-                    "opentelemetry.export_failed", endpoint=self._url, reason=reason, so_far=so_far
-                )
-        self._is_failing = result is not SpanExportResult.SUCCESS
-        return result
-
-    def shutdown(self) -> None:
-        self._inner.shutdown()  # type: ignore[no-untyped-call]
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return self._inner.force_flush(timeout_millis)
 
 
 class _LibraryLog(logging.Handler):

@@ -10,14 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from federator.config.opentelemetry import OpenTelemetrySettings
+from federator.config.settings import Settings
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.frames import KEY_BYTES, keys_in
 from federator.protocol.opentelemetry.hop_spans import FILTERS_MAX, hop_span
 from federator.protocol.opentelemetry.hops import Hop, HopRecorder
+from federator.protocol.opentelemetry.spans import places_of
+from federator.protocol.telemetry.frame_events import FrameEventSink
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.parts import Part
-from federator.runtime.process.clocks import beat
+from federator.runtime.process.clocks import beat, both_clocks
 
 if TYPE_CHECKING:
     from federator.runtime.opentelemetry.exporter import OtlpExporter
@@ -25,29 +27,6 @@ if TYPE_CHECKING:
 LOOK_S: Final = 0.5
 CLOSE_S: Final = 0.5
 """How long a leaving agent waits for its last spans to be sent."""
-
-
-def exporter_of(
-    settings: OpenTelemetrySettings, *, federation: str, broker: BrokerId, name: str
-) -> "OtlpExporter":
-    """The exporter of one agent. ``name`` is that of its broker, or empty."""
-    from federator.runtime.opentelemetry.exporter import OtlpExporter  # noqa: PLC0415 - an extra
-
-    assert settings.endpoint is not None, "it is asked for where there is a collector"
-    resource: dict[str, str | int] = {
-        "service.name": "federator",
-        "service.namespace": federation,
-        "service.instance.id": str(broker),
-        "federator.broker": broker,
-    }
-    if name:
-        resource["federator.broker.name"] = name
-    return OtlpExporter(
-        settings.endpoint,
-        resource=resource,
-        timeout_ms=settings.timeout_ms,
-        queue_spans_max=settings.queue_spans_max,
-    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -91,3 +70,45 @@ class SpanReporter:
         few = keys_in(keys[: FILTERS_MAX * KEY_BYTES])
         named = [f for key in few for f in self.forwarder.filters_with(key)]
         return [f for f in named if not f.startswith("$")]
+
+
+def reporter_of(
+    settings: Settings,
+    *,
+    forwarder: Forwarder,
+    transport_to: Callable[[BrokerId], str],
+    also: FrameEventSink | None,
+) -> SpanReporter:
+    """The reporter of one agent; ``also`` gets all frame events, too."""
+    from federator.runtime.opentelemetry.exporter import OtlpExporter  # noqa: PLC0415 - an extra
+
+    otel, broker = settings.opentelemetry, settings.broker
+    assert otel.endpoint is not None, "it is asked for where there is a collector"
+    resource: dict[str, str | int] = {
+        "service.name": "federator",
+        "service.namespace": settings.federation,
+        "service.instance.id": str(broker.id),
+        "federator.broker": broker.id,
+    }
+    if broker.name:
+        resource["federator.broker.name"] = broker.name
+    return SpanReporter(
+        federation=settings.federation,
+        self_id=settings.broker_id,
+        topics=otel.topics,
+        recorder=HopRecorder(
+            self_id=settings.broker_id,
+            places=places_of(otel.sample),
+            hops_per_s_max=otel.spans_per_s_max,
+            now=both_clocks,
+            also=also,
+        ),
+        exporter=OtlpExporter(
+            otel.endpoint,
+            resource=resource,
+            timeout_ms=otel.timeout_ms,
+            queue_spans_max=otel.queue_spans_max,
+        ),
+        forwarder=forwarder,
+        transport_to=transport_to,
+    )

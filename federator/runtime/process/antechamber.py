@@ -13,6 +13,7 @@ Source: docs/gateway.md, "Strangers".
 import ipaddress
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
 from itertools import chain
 from typing import Final, Protocol
 
@@ -35,133 +36,113 @@ class Counts(Protocol):
 class Place:
     """The place of one connection; ``give_way`` closes it when another needs the place."""
 
-    __slots__ = ("_antechamber", "address", "give_way", "received")
+    __slots__ = ("_room", "address", "give_way", "received")
 
-    def __init__(
-        self, antechamber: "Antechamber", address: object, give_way: Callable[[], None]
-    ) -> None:
-        self._antechamber = antechamber
+    def __init__(self, room: "Antechamber", address: object, give_way: Callable[[], None]) -> None:
+        self._room = room
         self.address = address
         self.give_way = give_way
         self.received = 0  # bytes received
 
     def receive(self, count: int) -> None:
         """Count bytes of a connection that still has its place; one may have to give way."""
-        self._antechamber.receive(self, count)
+        if self in self._room.unfinished or self in self._room.waiting:
+            self.received += count
+            self._room.bound_bytes(count)
 
     def finish(self, give_way: Callable[[], None] | None = None) -> None:
-        """Note that the request is complete, and what closes the connection from now on."""
+        """Note that the request is complete, and what closes the connection from now on.
+
+        It waits for our answer: its silence no longer counts.
+        """
         self.give_way = give_way or self.give_way
-        self._antechamber.finish(self)
+        if self in self._room.unfinished:
+            del self._room.unfinished[self]
+            self._room.waiting[self] = None
 
     def begin(self) -> None:
-        """Note that we wait for the client again."""
-        self._antechamber.begin(self)
+        """Note that we wait for the client again: it has its answer, or does not take it."""
+        room = self._room
+        if self in room.waiting:
+            del room.waiting[self]
+            room.make_room()
+            room.unfinished[self] = None
+            there = room.at[self.address]
+            there[self] = there.pop(self)  # it has not been silent for long
 
     def leave(self) -> None:
         """Give the place back: a broker accepted the client, or it is gone."""
-        self._antechamber.leave(self)
+        room = self._room
+        if self in room.unfinished:
+            del room.unfinished[self]
+        elif self in room.waiting:
+            del room.waiting[self]
+        else:
+            return
+        room.bytes -= self.received
+        there = room.at[self.address]
+        del there[self]
+        if not there:
+            del room.at[self.address]
 
 
+@dataclass(eq=False, repr=False)
 class Antechamber:
-    """The places of one listener, or of several that share them.
+    """The places of one listener, or of several that share them."""
 
-    Args:
-        unfinished_max: Connections without a complete request.
-        per_address_max: Connections of one IPv4 address or IPv6 network.
-        bytes_max: What all of them may have sent.
-        shared: Addresses and networks used by many clients, without a limit per address.
-    """
+    counts: Counts
+    _: KW_ONLY
+    unfinished_max: int  # connections without a complete request
+    per_address_max: int  # connections of one IPv4 address or IPv6 network
+    bytes_max: int = sys.maxsize  # what all of them may have sent
+    shared: Iterable[str] = ()  # addresses and networks of many clients, without a limit each
 
-    def __init__(
-        self,
-        counts: Counts,
-        *,
-        unfinished_max: int,
-        per_address_max: int,
-        bytes_max: int = sys.maxsize,
-        shared: Iterable[str] = (),
-    ) -> None:
+    def __post_init__(self) -> None:
         self.bytes = 0
-        self._counts = counts
-        self._unfinished_max = unfinished_max
-        self._per_address_max = per_address_max
-        self._bytes_max = bytes_max
-        self._shared = [ipaddress.ip_network(network) for network in shared]
-        self._unfinished: dict[Place, None] = {}  # the oldest first
-        self._waiting: dict[Place, None] = {}
-        self._at: dict[object, dict[Place, None]] = {}
+        self._shared = [ipaddress.ip_network(network) for network in self.shared]
+        self.unfinished: dict[Place, None] = {}  # the oldest first
+        self.waiting: dict[Place, None] = {}
+        self.at: dict[object, dict[Place, None]] = {}
 
     def __len__(self) -> int:
         """Connections without a complete request."""
-        return len(self._unfinished)
+        return len(self.unfinished)
 
     def enter(self, host: str, give_way: Callable[[], None]) -> Place | None:
         """A place for a connection from ``host``; none if all others of its address wait for us."""
         address = self._address(host)
-        others = self._at.get(address, {})
-        if address is not None and len(others) >= self._per_address_max:
-            oldest = next((other for other in others if other in self._unfinished), None)
+        others = self.at.get(address, {})
+        if address is not None and len(others) >= self.per_address_max:
+            oldest = next((other for other in others if other in self.unfinished), None)
             if oldest is None:
-                self._counts.over_share += 1
+                self.counts.over_share += 1
                 return None
             self._send_away(oldest)
-        self._make_room()
+        self.make_room()
         place = Place(self, address, give_way)
-        self._unfinished[place] = None
-        self._at.setdefault(address, {})[place] = None
+        self.unfinished[place] = None
+        self.at.setdefault(address, {})[place] = None
         return place
 
-    def receive(self, place: Place, count: int) -> None:
-        """Count received bytes; beyond the bound the connection that sent the most gives way."""
-        if place not in self._unfinished and place not in self._waiting:
-            return
-        place.received += count
+    def bound_bytes(self, count: int) -> None:
+        """``count`` more bytes came; beyond the bound the connection that sent most gives way."""
         self.bytes += count
-        while self.bytes > self._bytes_max:
-            places = chain(self._unfinished, self._waiting)
+        while self.bytes > self.bytes_max:
+            places = chain(self.unfinished, self.waiting)
             self._send_away(max(places, key=lambda place: place.received))
 
-    def finish(self, place: Place) -> None:
-        """Mark ``place`` as waiting for our answer: its silence no longer counts."""
-        if place in self._unfinished:
-            del self._unfinished[place]
-            self._waiting[place] = None
-
-    def begin(self, place: Place) -> None:
-        """Mark ``place`` as unfinished again: it has its answer, or does not take it."""
-        if place in self._waiting:
-            del self._waiting[place]
-            self._make_room()
-            self._unfinished[place] = None
-            there = self._at[place.address]
-            there[place] = there.pop(place)  # it has not been silent for long
-
-    def leave(self, place: Place) -> None:
-        if place in self._unfinished:
-            del self._unfinished[place]
-        elif place in self._waiting:
-            del self._waiting[place]
-        else:
-            return
-        self.bytes -= place.received
-        there = self._at[place.address]
-        del there[place]
-        if not there:
-            del self._at[place.address]
+    def make_room(self) -> None:
+        if len(self.unfinished) >= self.unfinished_max:
+            self._send_away(next(iter(self.unfinished)))
 
     def clear(self) -> None:
         """Close all unfinished connections."""
-        for place in [*self._unfinished]:
+        for place in [*self.unfinished]:
             place.leave()
             place.give_way()
 
-    def _make_room(self) -> None:
-        if len(self._unfinished) >= self._unfinished_max:
-            self._send_away(next(iter(self._unfinished)))
-
     def _send_away(self, place: Place) -> None:
-        self._counts.gave_way += 1
+        self.counts.gave_way += 1
         place.leave()
         place.give_way()
 

@@ -68,7 +68,6 @@ class DeadlineTimer:
 
     @property
     def is_set(self) -> bool:
-        """Whether a deadline is set."""
         return self._at_ms is not None
 
     def set_sooner(self, at_ms: Millis) -> None:

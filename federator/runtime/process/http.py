@@ -20,6 +20,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
@@ -93,34 +94,26 @@ class _RequestError(Exception):
 _Answer = tuple[HTTPStatus, str, bytes]
 
 
+@dataclass(eq=False, repr=False)
 class HttpServer:
     """The listener for pages. Use as an async context manager.
-
-    Args:
-        port: 0 takes any free one; see ``port`` once started.
-        names: Names under which we answer, beside those that no stranger can own.
-        request_seconds_max: How long a client may take over its request and our answer.
 
     Attributes:
         gave_way: Connections closed to make room for others.
     """
 
-    def __init__(
-        self,
-        view: AgentView,
-        host: str,
-        port: int,
-        *,
-        names: Collection[str] = (),
-        request_seconds_max: float = REQUEST_SECONDS_MAX,
-    ) -> None:
-        self._view = view
-        self._names = {name.lower() for name in (*names, host, socket.gethostname())}
-        self._host = host
-        self.port = port
-        self._seconds_max = request_seconds_max
+    view: AgentView
+    host: str
+    port: int  # 0 takes any free one; which, is known once started
+    _: KW_ONLY
+    names: Collection[str] = ()  # under which we answer, beside those that no stranger can own
+    request_seconds_max: float = REQUEST_SECONDS_MAX  # for a request and our answer
+    gave_way: int = field(default=0, init=False)
+    over_share: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self._own_names = {name.lower() for name in (*self.names, self.host, socket.gethostname())}
         self._connections: set[asyncio.Task[None]] = set()
-        self.gave_way = self.over_share = 0
         self._antechamber = Antechamber(
             self, unfinished_max=CONNECTIONS_MAX, per_address_max=PER_ADDRESS_MAX
         )
@@ -133,10 +126,10 @@ class HttpServer:
         """
         try:
             self._server = await asyncio.start_server(
-                self._accept, self._host, self.port, limit=REQUEST_BYTES_MAX
+                self._accept, self.host, self.port, limit=REQUEST_BYTES_MAX
             )
         except OSError as error:
-            raise port_taken(self._host, self.port, error) from error
+            raise port_taken(self.host, self.port, error) from error
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -164,7 +157,7 @@ class HttpServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(self._seconds_max):
+            async with asyncio.timeout(self.request_seconds_max):
                 try:
                     method, target, host = await _read_request(reader)
                     self._check_name(host)
@@ -191,7 +184,7 @@ class HttpServer:
         if host is None:  # every browser sends it
             return
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-        if not a_stranger_may_own(name, self._names):
+        if not a_stranger_may_own(name, self._own_names):
             return
         text = f"not asked as {name[:80]!r}: list it in http.names, or ask an address"
         raise _RequestError(HTTPStatus.MISDIRECTED_REQUEST, text)
@@ -212,28 +205,28 @@ class HttpServer:
             case "/metrics":
                 from federator.runtime.process import scrape  # noqa: PLC0415 - 4 MB, if it is asked
 
-                metrics = (*build_info(), *self._view.metrics())
+                metrics = (*build_info(), *self.view.metrics())
                 return HTTPStatus.OK, scrape.CONTENT_TYPE, scrape.text(metrics)
             case "/healthz":
                 return HTTPStatus.OK, _TEXT, b"alive\n"
             case "/readyz":
-                ready, reason = self._view.ready()
+                ready, reason = self.view.ready()
                 status = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
                 return status, _TEXT, f"{reason}\n".encode()
             case "/status":
-                return _json(self._view.status())
+                return _json(self.view.status())
             case "/routes":
-                return _json(list(self._view.routes()))
+                return _json(list(self.view.routes()))
             case "/controller":
-                return _json(self._view.controller())
+                return _json(self.view.controller())
             case "/topology":
-                return _json(self._view.topology())
+                return _json(self.view.topology())
             case "/explain":
                 topics = parse_qs(parts.query, errors="replace").get("topic", [])
                 if len(topics) != 1 or not topics[0] or _NOT_IN_TOPICS & set(topics[0]):
                     text = "give one topic, without + and #: /explain?topic=a/b"
                     raise _RequestError(HTTPStatus.BAD_REQUEST, text)
-                return _json(self._view.explain(topics[0]))
+                return _json(self.view.explain(topics[0]))
             case "/":
                 return HTTPStatus.OK, _TEXT, _PAGES
             case _:

@@ -13,7 +13,7 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
@@ -69,6 +69,7 @@ def reload_requested() -> asyncio.Event:
     return asked
 
 
+@dataclass(eq=False, repr=False)
 class Reloader(Generic[_Root]):
     """Reloads one daemon's configuration.
 
@@ -77,25 +78,20 @@ class Reloader(Generic[_Root]):
         asked: Is set when they are to be read again.
         prepare: Prepares settings, off the loop; may raise ``OSError`` or ``ValueError``.
         follow: Applies settings, with the result of ``prepare``.
+
+    Attributes:
+        restart_wanted: Keys that wait, with both values.
+        refused: What to correct in the file that was read last.
     """
 
-    def __init__(
-        self,
-        settings: _Root,
-        source: Source[_Root],
-        asked: asyncio.Event,
-        *,
-        prepare: Callable[[_Root], Any] = lambda settings: None,
-        follow: Callable[[_Root, Any], None] = lambda settings, prepared: None,
-    ) -> None:
-        self.settings: _Root = settings
-        self.restart_wanted: tuple[str, ...] = ()  # keys that wait, with both values
-        self.refused: str | None = None  # what to correct in the file that was read last
-        self.readings = 0
-        self._source: Source[_Root] = source
-        self._requested = asked
-        self._prepare: Callable[[_Root], Any] = prepare
-        self._follow: Callable[[_Root, Any], None] = follow
+    settings: _Root
+    source: Source[_Root]
+    asked: asyncio.Event
+    prepare: Callable[[_Root], Any] = lambda settings: None
+    follow: Callable[[_Root, Any], None] = lambda settings, prepared: None
+    restart_wanted: tuple[str, ...] = field(default=(), init=False)
+    refused: str | None = field(default=None, init=False)
+    readings: int = field(default=0, init=False)
 
     @contextlib.asynccontextmanager
     async def following(
@@ -111,8 +107,8 @@ class Reloader(Generic[_Root]):
 
     async def _run(self, telling: Callable[[], AbstractContextManager[None]]) -> None:
         while True:
-            await self._requested.wait()
-            self._requested.clear()
+            await self.asked.wait()
+            self.asked.clear()
             with telling():
                 await self.reload()
             await asyncio.sleep(GAP_S)
@@ -122,16 +118,16 @@ class Reloader(Generic[_Root]):
         self.readings += 1
         old = self.settings
         try:
-            new = await asyncio.to_thread(self._source.read)
-            settings, changes, waiting = await asyncio.to_thread(self._source.reloaded, old, new)
-            prepared = await asyncio.to_thread(self._prepare, settings)
+            new = await asyncio.to_thread(self.source.read)
+            settings, changes, waiting = await asyncio.to_thread(self.source.reloaded, old, new)
+            prepared = await asyncio.to_thread(self.prepare, settings)
         except (ConfigError, OSError, ValueError) as error:
             self.refused = str(error)
             _log.error("config.refused", reason=self.refused)
             return
         self.refused = None
-        self._source.set_log_level(settings.log.level)
-        self._follow(settings, prepared)
+        self.source.set_log_level(settings.log.level)
+        self.follow(settings, prepared)
         for notice in settings.notices():
             if notice not in old.notices():
                 log_notice(notice)

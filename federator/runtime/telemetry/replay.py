@@ -17,24 +17,27 @@ from typing import Final
 
 import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter
+from msgspec.structs import replace
 
 from federator.errors import DecodeError
 from federator.protocol.messages import topics
-from federator.protocol.rate_limiter import RateLimiter, WindowCounter
+from federator.protocol.rate_limiter import WindowCounter
 from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import (
     HEADER_BYTES_MAX,
     Again,
+    Ask,
     Head,
     decode_ask,
     digest_of,
 )
 from federator.protocol.trust.words import is_signed
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.mqtt.wire import packet_id_at
 from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.notices import Complaints
 from federator.runtime.telemetry.spool import Batch, Part
 from federator.runtime.trust.words import SignedWords
 
@@ -61,23 +64,12 @@ PAUSE_S: Final = 0.05
 """Between two messages: 5 MB/s at most."""
 WAITING_MAX: Final = 4
 """Messages that our broker has not acknowledged; with more, we wait."""
-COMPLAINT_GAP_MS: Final = Millis(60_000)
 _PROOFS: Final = "proofs"
 
 Read = Callable[[str, int, int, int], Awaitable[tuple[Part | None, tuple[int, int]]]]
 """A read of (spool, first, last, bytes at most) gives a part, and the first and last batch held."""
 
 _log = structlog.get_logger()
-
-
-@dataclass(slots=True)
-class _Order:
-    """The rest of an ask."""
-
-    spool: str
-    next: int
-    last: int
-    to: str
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -96,11 +88,11 @@ class ReplayService:
         self.refused = 0  # asks beyond the bound of the queue or of verifications
         self.answered = 0  # messages sent
         self.topic = topics.metrics_ask_topic(self.federation)
-        self._orders: deque[_Order] = deque()
+        self._orders: deque[Ask] = deque()
         self._proven = False  # whether the waiting asks are proven to come from collectors
         self._signatures_checked: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
         self._request_came = asyncio.Event()
-        self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self._complain = Complaints().complain
 
     def push(
         self, batches: Sequence[Batch], spool: str, held: tuple[int, int], now_us: int
@@ -125,8 +117,7 @@ class ReplayService:
             ask = decode_ask(packet.payload)
         except DecodeError as error:
             self.malformed += 1
-            if self._complaints.allow(None, monotonic_ms()):
-                _log.warning("metrics.ask_malformed", reason=str(error), so_far=self.malformed)
+            self._complain("metrics.ask_malformed", reason=str(error), so_far=self.malformed)
             return
         signed = self.words.judges and is_signed(packet.payload)
         if not self._has_room(signed=signed):
@@ -137,7 +128,7 @@ class ReplayService:
         if signed and not self._proven:
             self._proven = True
             self._orders.clear()  # unproven ones are no longer accepted
-        self._orders.append(_Order(ask.spool, ask.first, ask.last, ask.to))
+        self._orders.append(ask)
         self._request_came.set()
 
     def _has_room(self, *, signed: bool) -> bool:
@@ -156,7 +147,7 @@ class ReplayService:
                 await self._serve(self._orders.popleft())
                 await asyncio.sleep(PAUSE_S)
 
-    async def _serve(self, order: _Order) -> None:
+    async def _serve(self, order: Ask) -> None:
         """Send one message of an answer."""
         link = self.link
         if not link.connected:
@@ -165,15 +156,15 @@ class ReplayService:
             self._orders.append(order)
             return
         try:
-            part, held = await self.read(order.spool, order.next, order.last, LINES_BYTES_MAX)
+            part, held = await self.read(order.spool, order.first, order.last, LINES_BYTES_MAX)
         except OSError as error:
             _log.warning("metrics.spool_unreadable", reason=error.strerror or str(error))
             return
-        covered = max(min(order.last, held[1]) if part is None else part.last, order.next - 1)
+        covered = max(min(order.last, held[1]) if part is None else part.last, order.first - 1)
         lines = b"" if part is None else part.lines
         header = Again(
             spool=order.spool,
-            batch_first=order.next,
+            batch_first=order.first,
             batch_last=covered,
             held_first=held[0],
             held_last=held[1],
@@ -185,5 +176,4 @@ class ReplayService:
             return
         self.answered += 1
         if part is not None and covered < min(order.last, held[1]):
-            order.next = covered + 1
-            self._orders.append(order)
+            self._orders.append(replace(order, first=covered + 1))

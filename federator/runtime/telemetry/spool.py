@@ -40,14 +40,10 @@ class Part:
 
 
 @dataclass(slots=True)
-class _Open:
+class _Open(Segment):
     """The segment being written."""
 
-    path: Path
     fd: int
-    first: int
-    last: int
-    bytes: int
     since_ms: int
 
 
@@ -88,7 +84,6 @@ class Spool:
 
     @property
     def id(self) -> str:
-        """The spool's unique id."""
         return self._numbering.spool
 
     @property
@@ -99,12 +94,10 @@ class Spool:
 
     def held(self, spool: str) -> tuple[int, int]:
         """The first and the last batch held of ``spool``; ``last < first`` when none is."""
-        own = [s for s in self._whole if s.spool == spool]
-        now = self._open if spool == self.id else None
-        after = self._numbering.next_batch if spool == self.id else 1
-        first = own[0].first if own else now.first if now is not None else after
-        last = now.last if now is not None else own[-1].last if own else first - 1
-        return first, last
+        if own := self._segments(spool):
+            return own[0].first, own[-1].last
+        first = self._numbering.next_batch if spool == self.id else 1
+        return first, first - 1
 
     def write(self, rows: Sequence[Row], shared: dict[str, Any], *, now_ms: int) -> Sequence[Batch]:
         """Append ``rows`` as one batch, or as several when they are many.
@@ -154,23 +147,29 @@ class Spool:
         Raises:
             OSError: A file cannot be read.
         """
-        for segment in [s for s in self._whole if s.spool == spool and s.last >= first]:
+        for segment in self._segments(spool, first):
             if segment.first > last:
-                return None
+                break
             try:
                 part = self._read(segment.path, segment.first, first, last, bytes_max)
             except FileNotFoundError:  # another program may remove segments
+                if segment is self._open:
+                    raise
                 self._whole.remove(segment)
                 self._bytes -= segment.bytes
                 continue
             if part is not None:
                 return part
-        now = self._open
-        if now is None or spool != self.id or now.last < first or now.first > last:
-            return None
-        return self._read(now.path, now.first, first, last, bytes_max)
+        return None
 
     # Within
+
+    def _segments(self, spool: str, first: int = 1) -> list[Segment]:
+        """Those with batches of ``spool`` from ``first`` on, ascending."""
+        now = [] if self._open is None else [self._open]
+        return [
+            s for s in (*self._whole, *now) if s.spool == spool and s.last >= max(s.first, first)
+        ]
 
     def _encode(self, rows: Sequence[Row], shared: dict[str, Any]) -> tuple[list[Batch], bytes]:
         shared = {"broker": self.broker, "spool": self.id, **shared}
@@ -202,7 +201,7 @@ class Spool:
     def _begin(self, first: int, now_ms: int) -> _Open:
         path = self.folder / files.open_name(self.broker, self.id, first)
         fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        self._open = _Open(path, fd, first, first - 1, 0, now_ms)
+        self._open = _Open(path, self.id, first, first - 1, 0, fd, now_ms)
         return self._open
 
     def _finish(self, segment: _Open) -> None:

@@ -31,9 +31,9 @@ _WHOLE: Final = re.compile(r"(\d{1,10})-([0-9a-f]{16})-(\d{1,19})-(\d{1,19})\.js
 _OPEN: Final = re.compile(r"\.(\d{1,10})-([0-9a-f]{16})-(\d{1,19})\.open")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Segment:
-    """A whole file: batches ``first`` to ``last`` of a spool, ``bytes`` long."""
+    """A file: batches ``first`` to ``last`` of a spool, ``bytes`` long."""
 
     path: Path
     spool: str
@@ -57,7 +57,6 @@ _END: Final = re.compile(rb'%s([0-9a-f]{8})"\}(?s:.)|\n' % _CRC)
 
 
 def whole_name(broker: int, spool: str, first: int, last: int) -> str:
-    """The file name of a whole segment."""
     return f"{broker}-{spool}-{first}-{last}.jsonl"
 
 
@@ -194,7 +193,6 @@ class Numbering:
 
     @property
     def spool(self) -> str:
-        """The spool's id."""
         return self._claim.spool
 
     def claim(self, through: int) -> None:

@@ -7,6 +7,7 @@ Source: docs/metrics.md, "links", "flows", "control", "announcements", "agents".
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from mqtt5 import PublishPacket
 
+from federator.protocol.messages.steering import FlowLoad
 from federator.protocol.node import Node
 from federator.protocol.parameters import Parameters
 from federator.protocol.telemetry.records import (
@@ -21,18 +23,17 @@ from federator.protocol.telemetry.records import (
     Agents,
     Announcements,
     Control,
+    Flows,
     Links,
     Row,
+    flow_name,
 )
 from federator.protocol.types import BrokerId
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.discovery.echo import BrokerEcho
 from federator.runtime.discovery.service import Discovery
-from federator.runtime.links.control_traffic import PeerTraffic
-from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.telemetry.flows import flow_rows
-from federator.runtime.telemetry.window_aggregator import Neighbour
 
 CLIENTS_TOPIC: Final = "$SYS/broker/clients/connected"
 RECEIVED_TOPIC: Final = "$SYS/broker/messages/received"
@@ -57,14 +58,11 @@ class AgentState:
 
     node: Node
     parameters: Parameters
-    neighbours: NeighbourLinks
-    # The neighbour at the other end, once its hello named it.
-    neighbour_at: Callable[[MqttLink], BrokerId | None]
+    traffic: ControlTraffic
     own_links: Sequence[MqttLink]  # to our own broker
     data_path: DataPath
     discovery: Discovery
     clients: Callable[[], int | None]  # connected to our broker; ``None`` if they are not counted
-    peers: PeerTraffic
     echo: BrokerEcho
     capacity: Callable[[BrokerId], float | None]  # of the link to a neighbour, in bit/s
     _before: dict[str, int] = field(default_factory=dict, init=False)
@@ -77,7 +75,7 @@ class AgentState:
             self._sys[topic] = int(payload)
 
     def rows(
-        self, carried: Mapping[BrokerId, Neighbour], when: dict[str, Any], *, lag_us: int
+        self, carried: Mapping[BrokerId, Counter[str]], when: dict[str, Any], *, lag_us: int
     ) -> list[Row]:
         """The rows of one window, in which the event loop was ``lag_us`` late at worst."""
         rows = self._links(carried, when)
@@ -98,15 +96,14 @@ class AgentState:
         before, self._before[name] = self._before.get(name, 0), now
         return now - before if now >= before else now
 
-    def _links(self, carried: Mapping[BrokerId, Neighbour], when: dict[str, Any]) -> list[Row]:
+    def _links(self, carried: Mapping[BrokerId, Counter[str]], when: dict[str, Any]) -> list[Row]:
         links = self.node.links
-        queues = {self._broker_of(n.data): n for n in self.neighbours.all}
+        queues = {self._broker_of(n.data): n for n in self.traffic.connections.all}
         rows: list[Row] = []
         for id_ in sorted({*links.neighbours, *carried}):
             neighbour, link = links.neighbours.get(id_), queues.get(id_)
             round_trip_ms = neighbour.round_trip_ms if neighbour is not None else None
             capacity = self.capacity(id_)
-            counts = carried.get(id_, Neighbour())
             fields: dict[str, Any] = {
                 "neighbour": id_,
                 "up": int(neighbour is not None and neighbour.up),
@@ -115,24 +112,24 @@ class AgentState:
                 "queue_bytes": 0 if link is None else sum(k.queued_bytes for k in link.links),
                 "capacity": None if capacity is None else round(capacity),
             }
-            fields |= {name: getattr(counts, name) for name in counts.__slots__}
-            rows.append((Links, when | fields))
+            rows.append((Links, when | fields | carried.get(id_, {})))
         return rows
 
     def _control(self, when: dict[str, Any]) -> list[Row]:
-        counts = self.peers.take(self._broker_of)
+        peers = self.traffic.peers
+        assert peers is not None, "control messages are counted where metrics are kept"
         names = ("neighbour", "kind", "direction", "messages", "bytes")
         return [
             (Control, when | dict(zip(names, (*which, *sums), strict=True)))
-            for which, sums in counts.items()
+            for which, sums in peers.take(self._broker_of).items()
         ]
 
     def _broker_of(self, peer: Hashable) -> BrokerId | None:
         """The broker that a connection leads to; a broker's id is itself."""
         if not isinstance(peer, MqttLink):
             return BrokerId(peer) if isinstance(peer, int) else None
-        hello_sender = self.neighbour_at(peer)
-        neighbour = self.neighbours.having(peer)
+        hello_sender = self.traffic.neighbour_at(peer)
+        neighbour = self.traffic.connections.having(peer)
         return (
             hello_sender if hello_sender is not None or neighbour is None else neighbour.expected_id
         )
@@ -147,7 +144,7 @@ class AgentState:
 
     def _self(self, lag_us: int) -> dict[str, Any]:
         data_path, parameters = self.data_path, self.parameters
-        links = [link for n in self.neighbours.all for link in n.links]
+        links = [link for n in self.traffic.connections.all for link in n.links]
         links += self.own_links
         counts: dict[str, Any] = {
             name: self._since(name, getattr(data_path.counters, attribute))
@@ -172,6 +169,25 @@ class AgentState:
             "link_count": len(self.node.links.neighbours),
             "name": self.node.failover.name_of(self.node.links.self_id) or None,
         }
+
+
+def flow_rows(flows: Sequence[FlowLoad], when: dict[str, Any]) -> list[Row]:
+    """A row for each of ``flows``: few, by short names, as clients choose number and filters."""
+    return [
+        (
+            Flows,
+            when
+            | {
+                "flow": flow_name(flow.filters),
+                "rate": round(flow.rate),
+                "error": round(flow.error),
+                "publications_per_min": round(60 * flow.publications),
+                "destinations": len(flow.destinations),
+                "planned": int(flow.planned),
+            },
+        )
+        for flow in flows[:FLOWS_MAX]
+    ]
 
 
 def rss_bytes() -> int | None:

@@ -18,10 +18,7 @@ from mqtt5 import QoS, TopicFilter
 
 from federator.config.sections import MetricsSettings
 from federator.protocol import effects as e
-from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.links.links import Links
-from federator.protocol.parameters import Parameters
-from federator.protocol.routing.mesh_event_log import MeshEntry, MeshEventLog
+from federator.protocol.routing.mesh_event_log import MeshEntry
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.protocol.telemetry.records import Events, Row, Wants
 from federator.protocol.telemetry.terms import Terms
@@ -94,7 +91,6 @@ class EventRecorder:
         self._rows.append({"at_us": wall_clock_us(), "kind": kind, **fields})
 
     def on_effect(self, effect: e.Effect) -> None:
-        """Record an effect of the node if it is of interest."""
         match effect:
             case e.Notice(name, _, details) if name in NOTICES:
                 kind, detail_of = NOTICES[name]
@@ -111,7 +107,6 @@ class EventRecorder:
                 pass
 
     def on_mesh_events(self, entries: Iterable[MeshEntry], missed: int) -> None:
-        """Record events of meshes."""
         self._missed += missed
         fields: dict[str, int | str | None]
         for entry in entries:
@@ -146,10 +141,6 @@ class MetricsStream:
 
     settings: MetricsSettings
     federation: str
-    links: Links  # our id and our epoch
-    parameters: Parameters
-    forwarder: Forwarder
-    mesh_events: MeshEventLog
     frame_events: FrameEventBuffer
     state: AgentState  # read at the end of each window
     link: MqttLink
@@ -157,20 +148,21 @@ class MetricsStream:
     words: SignedWords  # signs messages to readers, and verifies their asks
 
     def __post_init__(self) -> None:
-        settings, us = self.settings, self.links.self_id
+        settings, state = self.settings, self.state
+        self._links = links = state.node.links
         self.events = EventRecorder()
         self._terms = Terms()
         self._flush_s = settings.flush_ms / 1_000
         self._window = WindowAggregator(
-            self_id=us,
-            forwarder=self.forwarder,
-            parameters=self.parameters,
+            self_id=links.self_id,
+            forwarder=state.data_path.forwarder,
+            parameters=state.parameters,
             sample=settings.sample,
         )
         self.frame_events.on_full = self._fold
         self.spool = Spool(
             folder=self.folder,
-            broker=us,
+            broker=links.self_id,
             bytes_max=settings.spool_bytes_max,
             segment_bytes_max=settings.segment_bytes_max,
             segment_age_ms=settings.segment_age_ms,
@@ -178,7 +170,7 @@ class MetricsStream:
         self.replay = ReplayService(
             link=self.link,
             federation=self.federation,
-            broker=us,
+            broker=links.self_id,
             tables=settings.live,
             read=self._read,
             words=self.words,
@@ -190,7 +182,7 @@ class MetricsStream:
         self._lag_s = 0.0
         self._lost = 0
         self.records_lost = 0  # for want of room, in memory or on disk, as far as reported
-        self.events.note("agent_started", value=self.links.epoch)
+        self.events.note("agent_started", value=self._links.epoch)
         if self.spool.torn:
             self.events.note("spool_torn", value=self.spool.torn)
 
@@ -213,7 +205,7 @@ class MetricsStream:
 
     def on_handled(self) -> None:
         """The node handled an event: record what it did to meshes."""
-        entries, missed = self.mesh_events.take()
+        entries, missed = self.state.node.meshes.event_log.take()
         if entries or missed:
             self.events.on_mesh_events(entries, missed)
 
@@ -227,36 +219,37 @@ class MetricsStream:
             self._fold()
             if loop.time() >= due_s:
                 due_s = max(due_s + self._flush_s, loop.time())
-                await self.flush()
+                async with self._flushing:
+                    await self._flush()
 
     async def leave(self) -> None:
         """Write the rest as whole segments; nothing is written after this."""
         self.events.note("agent_stopped")
         self._fold()
-        await self.flush()
+        await self._flushing.acquire()  # for good: ``run`` goes on, and would begin a segment
+        await self._flush()
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
             await loop.run_in_executor(self._disk, self.spool.close)
 
-    async def flush(self) -> None:
-        """Write and push the rows since the last call."""
-        async with self._flushing:
-            rows = self._rows()
-            shared = {"federation": self.federation, "epoch": int(self.links.epoch)}
-            loop = asyncio.get_running_loop()
-            batches, dropped, held, errors = await loop.run_in_executor(
-                self._disk, self._write, rows, shared
-            )
-            if dropped:
-                self.events.note("spool_dropped", value=dropped)
-            for error in errors:
-                self.trouble.on_error("metrics.spool_failed", error)
-            if batches:
-                self.replay.push(batches, self.spool.id, held, wall_clock_us())
-            else:
-                self._lost += len(rows)
-
     # Within
+
+    async def _flush(self) -> None:
+        """Write and push the rows since the last call."""
+        rows = self._rows()
+        shared = {"federation": self.federation, "epoch": int(self._links.epoch)}
+        loop = asyncio.get_running_loop()
+        batches, dropped, held, errors = await loop.run_in_executor(
+            self._disk, self._write, rows, shared
+        )
+        if dropped:
+            self.events.note("spool_dropped", value=dropped)
+        for error in errors:
+            self.trouble.on_error("metrics.spool_failed", error)
+        if batches:
+            self.replay.push(batches, self.spool.id, held, wall_clock_us())
+        else:
+            self._lost += len(rows)
 
     def _fold(self) -> None:
         self._window.add(self.frame_events.take())

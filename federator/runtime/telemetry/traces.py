@@ -9,10 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
 from mqtt5 import PublishPacket
 
-from federator.config.settings import Settings
 from federator.errors import DecodeError
 from federator.protocol.bounded_cache import Recent
 from federator.protocol.data.transports import Transports
@@ -20,21 +18,20 @@ from federator.protocol.filters import validate_topic
 from federator.protocol.forwarding.explanation import explain
 from federator.protocol.forwarding.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
 from federator.protocol.forwarding.frames import Frame
-from federator.protocol.links.links import Links
 from federator.protocol.messages import json_codec, operators, topics
 from federator.protocol.messages.control import TraceEcho
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
-from federator.protocol.rate_limiter import RateLimiter, TokenBucket
+from federator.protocol.rate_limiter import TokenBucket
 from federator.protocol.telemetry import tracing
 from federator.protocol.telemetry.tracing import Logbook, Onward, Stop
-from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.links.control_traffic import ControlTraffic
-from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.process.notices import Complaints
 
 TRACES_PER_S: Final = 5
 """Bound of the orders of operators at this broker."""
@@ -42,18 +39,12 @@ ECHOES_PER_S: Final = 200
 """Bound of the echoes sent, our own and those passed on; more are dropped."""
 ASKED_MAX: Final = 64
 """Traces that wait for echoes; the oldest is given up first."""
-COMPLAINT_GAP_MS = Millis(60_000)
-
-_log = structlog.get_logger()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TraceService:
     """Handles traces where they begin, pass and come home."""
 
-    settings: Settings
-    links: Links
-    connections: NeighbourLinks
     traffic: ControlTraffic
     link: MqttLink  # the control connection to our broker, over which operators are answered
     policy: BrokerPolicy
@@ -66,12 +57,13 @@ class TraceService:
 
     def __post_init__(self) -> None:
         self.malformed = 0  # orders that could not be read
-        self._self_id = self.settings.broker_id
-        self.topic = topics.trace_topic(self.settings.federation)
+        self._links = self.traffic.links
+        self._self_id = self._links.self_id
+        self.topic = topics.trace_topic(self.traffic.federation)
         self._open_traces: Recent[tuple[Epoch, int], str] = Recent(ASKED_MAX)  # tokens
         self._orders = TokenBucket(TRACES_PER_S)
         self._echoes = TokenBucket(ECHOES_PER_S)
-        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self._complain = Complaints().complain
 
     def part(self) -> Part:
         return Part(
@@ -88,14 +80,13 @@ class TraceService:
             validate_topic(order.topic)
         except (DecodeError, ValueError) as error:
             self.malformed += 1
-            if self._complaints.allow("malformed", monotonic_ms()):
-                _log.warning("trace.malformed", reason=str(error)[:200], so_far=self.malformed)
+            self._complain("trace.malformed", reason=str(error)[:200], so_far=self.malformed)
             return
         if self._orders.take(monotonic_ms()):
             self._begin(order)
 
     def _begin(self, order: operators.Trace) -> None:
-        epoch = self.links.epoch
+        epoch = self._links.epoch
         name = self.policy.renames.outward(order.topic)
         topic = order.topic if name is None else name
         why_not = self.policy.why_not(order.topic)
@@ -134,7 +125,7 @@ class TraceService:
 
     def on_echo(self, received: TraceEcho) -> None:
         """Pass an echo on, or answer the operator."""
-        if self.links.cost_to(received.sender) is None:
+        if self._links.cost_to(received.sender) is None:
             return
         echo = tracing.towards_origin(received, self._self_id)
         if echo is None:
@@ -142,7 +133,7 @@ class TraceService:
         if echo.at > 0:
             self._send(echo.path[echo.at - 1], echo)
             return
-        if echo.epoch == self.links.epoch:
+        if echo.epoch == self._links.epoch:
             self.on_home(echo)
         token = self._open_traces.get((echo.epoch, echo.number))
         if token is not None:
@@ -156,13 +147,13 @@ class TraceService:
 
     def _waiting(self, sends: Sends) -> list[tuple[BrokerId, int]]:
         """Next hops, and the bytes that wait to be sent there."""
-        known_neighbours = self.links.neighbours
+        known_neighbours = self._links.neighbours
         queued = []
         for hop, _ in sends:
             neighbour = known_neighbours.get(hop)
             queue = self.transports.queue_to(hop)
             if queue is None and neighbour and neighbour.conn:
-                queue = self.connections.data_of(neighbour.conn)
+                queue = self.traffic.connections.data_of(neighbour.conn)
             queued.append((hop, 0 if queue is None else queue.queued_bytes))
         return queued
 
@@ -188,5 +179,5 @@ class TraceService:
             transports=echo.transports,
             names=names,
         )
-        topic = topics.traced_topic(self.settings.federation, token)
+        topic = topics.traced_topic(self.traffic.federation, token)
         self.link.publish(topic, json_codec.encode(answer), urgent=True)

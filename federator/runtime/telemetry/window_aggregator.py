@@ -7,7 +7,7 @@ of them: two rows of one key mean the same as one.
 Source: docs/metrics.md.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -39,22 +39,6 @@ _K = TypeVar("_K", bound=Hashable)
 
 
 @dataclass(slots=True)
-class Neighbour:
-    """What one link carried in a window; names as in ``Links``."""
-
-    frames_out: int = 0
-    publications_out: int = 0
-    bytes_out: int = 0
-    frames_in: int = 0
-    publications_in: int = 0
-    bytes_in: int = 0
-    duplicates: int = 0
-    duplicate_publications: int = 0
-    dropped: int = 0
-    deferred: int = 0
-
-
-@dataclass(slots=True)
 class _Traffic:
     """Publications and bytes."""
 
@@ -70,14 +54,6 @@ class _Group:
     events: list[Delivered] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Origin:
-    """An origin's incarnation: the offset of its sampling, and its latest numbers delivered."""
-
-    salt: int
-    latest: list[int] = field(default_factory=lambda: [-1, -1])  # without and with custody
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class WindowAggregator:
     """The figures of one window."""
@@ -88,7 +64,7 @@ class WindowAggregator:
     sample: int  # one frame in so many is recorded hop by hop; 0: none
 
     def __post_init__(self) -> None:
-        self.links: defaultdict[BrokerId, Neighbour] = defaultdict(Neighbour)
+        self.links: defaultdict[BrokerId, Counter[str]] = defaultdict(Counter)
         self.lost = 0  # events that found no room
         self._groups: dict[tuple[BrokerId, int, int, str], _Group] = {}
         self._offered: dict[tuple[str, int, int | None], _Traffic] = {}
@@ -96,7 +72,8 @@ class WindowAggregator:
         self._hops: list[dict[str, Any]] = []
         self._early: list[dict[str, Any]] = []
         self._delays = 0
-        self._origins: dict[tuple[BrokerId, int], _Origin] = {}
+        # The latest number delivered of each origin's incarnation, without and with custody.
+        self._latest: dict[tuple[BrokerId, int, int], int] = {}
         # The totals that equal frames add to, while no route can have changed.
         self._made_to: dict[tuple[bytes, int, int | None], list[_Traffic]] = {}
         self._delivered_to: dict[
@@ -104,15 +81,14 @@ class WindowAggregator:
         ] = {}
 
     def add(self, events: Sequence[FrameEvent]) -> None:
-        """Aggregate ``events``."""
         self._made_to.clear()
         self._delivered_to.clear()
         for event in events:
             if type(event) is Sent:
                 link = self.links[event.neighbour]
-                link.frames_out += 1
-                link.publications_out += event.publications
-                link.bytes_out += event.bytes
+                link["frames_out"] += 1
+                link["publications_out"] += event.publications
+                link["bytes_out"] += event.bytes
             elif type(event) is Came:
                 self._came(event)
             elif type(event) is Delivered:
@@ -122,9 +98,9 @@ class WindowAggregator:
             elif type(event) is Refused:
                 link = self.links[event.neighbour]
                 if event.kept:
-                    link.deferred += event.publications
+                    link["deferred"] += event.publications
                 else:
-                    link.dropped += event.publications
+                    link["dropped"] += event.publications
 
     def rows(self, when: dict[str, Any]) -> list[Row]:
         """The rows since the last call, except for the links.
@@ -144,21 +120,21 @@ class WindowAggregator:
         self._delivered_to.clear()
         return rows
 
-    def take_links(self) -> dict[BrokerId, Neighbour]:
-        """What each link carried since the last call."""
-        links, self.links = self.links, defaultdict(Neighbour)
+    def take_links(self) -> dict[BrokerId, Counter[str]]:
+        """What each link carried since the last call; names as in ``records.Links``."""
+        links, self.links = self.links, defaultdict(Counter)
         return links
 
     # Events
 
     def _came(self, event: Came) -> None:
         link = self.links[event.sender]
-        link.frames_in += 1
-        link.publications_in += event.publications
-        link.bytes_in += event.bytes
+        link["frames_in"] += 1
+        link["publications_in"] += event.publications
+        link["bytes_in"] += event.bytes
         if event.repeated:
-            link.duplicates += 1
-            link.duplicate_publications += event.publications
+            link["duplicates"] += 1
+            link["duplicate_publications"] += event.publications
         elif event.publications:
             self._hop(event, event.hops, event.sender, event.now_us)
 
@@ -184,12 +160,13 @@ class WindowAggregator:
         for total in totals:
             total.publications += event.publications
             total.bytes += event.bytes
-        latest = self._origin(event.origin, event.epoch).latest
-        custody = event.flags & CUSTODY_FLAG
-        if event.seq < latest[custody]:
+        chain = (event.origin, event.epoch, event.flags & CUSTODY_FLAG)
+        if event.seq < self._latest.get(chain, -1):
             group.out_of_order += event.publications
         else:
-            latest[custody] = event.seq
+            if chain not in self._latest and len(self._latest) >= KEYS_MAX:
+                self._latest.clear()
+            self._latest[chain] = event.seq
         self._delays += 1
         if self._delays >= DELAYS_MAX:
             self._write_deliveries()
@@ -213,14 +190,6 @@ class WindowAggregator:
         self._delivered_to[alike] = group, totals
         return group, totals
 
-    def _origin(self, origin: BrokerId, epoch: int) -> _Origin:
-        state = self._origins.get((origin, epoch))
-        if state is None:
-            if len(self._origins) >= KEYS_MAX:
-                self._origins.clear()
-            state = self._origins[origin, epoch] = _Origin(salt_of(origin, epoch))
-        return state
-
     def _traffic(
         self, filter_: str, qos: int, made_us: int | None, total: _Traffic
     ) -> dict[str, Any]:
@@ -238,7 +207,7 @@ class WindowAggregator:
         origin = event.origin if isinstance(event, Came) else self.self_id
         if not self.sample:
             return
-        if not is_sampled(self._origin(origin, event.epoch).salt, event.seq, self.sample):
+        if not is_sampled(salt_of(origin, event.epoch), event.seq, self.sample):
             return
         if len(self._hops) >= HOPS_MAX:
             self.lost += 1

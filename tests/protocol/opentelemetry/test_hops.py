@@ -1,6 +1,7 @@
 """What a recorder makes of frame events: one hop a frame, within bounds, at all agents alike."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from federator.protocol.telemetry.frame_events import (
     Sent,
 )
 from federator.protocol.types import Now
+from tests.transcripts import play, scenes
 
 EPOCH = 1_700_000_000_000
 
@@ -106,84 +108,6 @@ def test_agents_follow_the_same_frames(numbers, share):
     assert origin.passed_over == relay.passed_over == 0
 
 
-def test_a_hop_holds_what_became_of_its_frame_and_ends_when_it_was_handed_on():
-    clock = Clock()
-    followed = recorder(2, clock)
-    followed.add(came(5, 1, 1, count=3))
-    clock.ms += 2
-    followed.add(sent(5, 3))
-    followed.add(delivered(5, 1))
-    clock.ms += 3
-    followed.add(Refused(4, 3, False, 0, 1, EPOCH, 5))
-    followed.add(came(5, 9, 4, repeated=True))
-    assert followed.take() == []
-
-    (hop,) = told(followed, clock)
-    made_of = span(hop, 2)
-
-    assert (hop.sender, hop.sent_to, hop.refused_to, hop.delivered) == (1, [3], [4], 1)
-    assert (made_of.start_us, made_of.end_us) == (1_000_000, 1_005_000)
-    assert made_of.error == "3 publications lost: queue full or no link"
-    assert made_of.attributes["messaging.batch.message_count"] == 3
-    assert made_of.attributes["federator.since_origin_us"] == 1_000
-    assert told(followed, clock) == []
-
-
-def test_at_an_origin_under_custody_a_frame_is_sent_before_it_is_told_to_be_made():
-    clock = Clock()
-    followed = recorder(1, clock)
-    followed.add(sent(5, 2, flags=CUSTODY_FLAG))
-    followed.add(made(5, flags=CUSTODY_FLAG))
-
-    (hop,) = told(followed, clock)
-
-    assert (hop.sender, hop.sent_to) == (None, [2])
-    assert span(hop, 1).attributes["federator.qos"] == 1
-
-
-def test_what_custody_delivers_long_after_is_a_span_below_that_of_the_hop():
-    clock = Clock()
-    followed = recorder(2, clock)
-    followed.add(came(5, 1, 1, flags=CUSTODY_FLAG))
-    (hop,) = told(followed, clock)
-    followed.add(came(5, 9, 2, flags=CUSTODY_FLAG))  # a copy for other filters: nothing new
-    followed.add(delivered(5, 1, flags=CUSTODY_FLAG))
-    (late,) = told(followed, clock)
-
-    before, after = span(hop, 2), span(late, 2)
-
-    assert after.parent_id == before.span_id != after.span_id
-    assert after.trace_id == before.trace_id
-    assert after.name == "deliver"
-    assert after.attributes["federator.delivered"] == 1
-
-
-def test_what_is_made_without_a_way_is_no_hop_and_leaves_its_number_to_the_next_frame():
-    clock = Clock()
-    followed = recorder(1, clock)
-    followed.add(made(5))
-    assert told(followed, clock) == []
-    followed.add(made(5))
-    clock.ms += 7
-    followed.add(Made(bytes(8), 0, EPOCH, 5, 3, 10, 1_500_000))
-    followed.add(sent(5, 2))
-
-    (hop,) = told(followed, clock)
-
-    assert (hop.start_us, hop.publications, hop.sent_to) == (1_500_000, 3, [2])
-
-
-def test_repairs_tails_and_frames_without_publications_begin_nothing():
-    clock = Clock()
-    followed = recorder(1, clock)
-    followed.add(sent(5, 2, flags=CUSTODY_FLAG | REPAIR_FLAG))
-    followed.add(came(6, 2, 1, count=0))
-    followed.add(came(8, 2, 1, repeated=True))  # whose first copy was not followed
-    followed.add(sent(7, 2))  # of which nobody says how it came
-
-    assert told(followed, clock) == []
-
-
 def test_too_many_frames_in_a_second_are_not_followed_and_the_share_falls_and_returns():
     clock = Clock()
     followed = recorder(1, clock, per_s=10)
@@ -233,17 +157,6 @@ def test_the_metrics_stream_gets_every_event_all_the_same():
     assert tape.take() == events
 
 
-def test_when_the_agent_leaves_hops_that_are_not_over_are_told():
-    clock = Clock()
-    followed = recorder(1, clock)
-    followed.add(made(5))
-    followed.add(sent(5, 2))
-    followed.add(sent(6, 2))
-
-    assert [hop.frame.seq for hop in followed.take_all()] == [5]
-    assert followed.take_all() == []
-
-
 @pytest.mark.parametrize(
     ("filters", "told"),
     [
@@ -272,3 +185,76 @@ def test_a_filter_is_the_name_of_a_topic_only_where_it_can_be_no_other(filters, 
     assert said == {f"messaging.{name}": text for name, text in told.items()}
     assert made_of.attributes.get("federator.filters", []) == (filters if filters[1:] else [])
     assert len(made_of.name) <= 256 + len("send ")
+
+
+SHOWN = {
+    "frame": "federator.seq",
+    "qos": "federator.qos",
+    "from": "federator.previous_hop",
+    "to": "federator.next_hops",
+    "refused by": "federator.refused_by",
+    "delivered": "federator.delivered",
+    "messages": "messaging.batch.message_count",
+    "us old": "federator.since_origin_us",
+}
+
+
+class Stage:
+    """Broker 2's recorder, and frames of broker 1: ``came 5 1 --count=3`` is frame 5, from 1.
+
+    ``pass 7`` lets 7 ms pass, ``take`` as many as a frame is followed. Prints the spans that are
+    told then: where a frame came from and went to, what is unusual, and when it began and ended.
+    """
+
+    def __init__(self):
+        self.clock, self.shown = Clock(), {}
+        self.recorder = recorder(2, self.clock)
+
+    def do(self, command, *words):
+        options = dict(word[2:].partition("=")[::2] for word in words if word.startswith("--"))
+        numbers = [int(word) for word in words if not word.startswith("--")]
+        self.flags = CUSTODY_FLAG * ("custody" in options) | REPAIR_FLAG * ("repair" in options)
+        yield from getattr(self, f"_{command}")(*numbers, **options) or ()
+
+    def _came(self, seq, sender, count="1", **options):
+        repeated = "repeated" in options
+        self.recorder.add(
+            came(seq, sender, 1, flags=self.flags, count=int(count), repeated=repeated)
+        )
+
+    def _made(self, seq, count="1", **options):
+        now = self.clock()
+        self.recorder.add(Made(bytes(8), self.flags, EPOCH, seq, int(count), 10, now.us))
+
+    def _sent(self, seq, to, **options):
+        self.recorder.add(sent(seq, to, origin=2 if "own" in options else 1, flags=self.flags))
+
+    def _delivered(self, seq, **options):
+        self.recorder.add(delivered(seq, 1, flags=self.flags))
+
+    def _refused(self, seq, to, count):
+        self.recorder.add(Refused(to, count, False, self.flags, 1, EPOCH, seq))
+
+    def _pass(self, ms):
+        self.clock.ms += ms
+
+    def _take(self):
+        return self._tell(told(self.recorder, self.clock))
+
+    def _leave(self):
+        return self._tell(self.recorder.take_all())
+
+    def _tell(self, hops):
+        for hop in hops:
+            made_of = span(hop, 2)
+            above = self.shown.get(made_of.parent_id)
+            self.shown[made_of.span_id] = made_of.name
+            shown = [(name, made_of.attributes.get(long)) for name, long in SHOWN.items()]
+            shown += [("below", above), ("error", made_of.error)]
+            told = ", ".join(f"{name} {value}" for name, value in shown if value)
+            yield f"{made_of.name} at {made_of.start_us} to {made_of.end_us}: {told}"
+
+
+@scenes(Path(__file__).with_name("hops.txt"))
+def test_transcript(path, number):
+    play(path, number, Stage())

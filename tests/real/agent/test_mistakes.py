@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import os
 import shutil
-import sys
 
 import pytest
 
@@ -17,6 +16,7 @@ from lab.grid.processes.ports import free_ports
 from tests.real.agent_log import named, tally
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.logins import write_passwords, write_secret
+from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import QUICK, PlainConfig, eventually, gets_through, linked
 from tests.real.polling import until
 
@@ -116,16 +116,12 @@ async def test_a_second_agent_with_another_id_at_one_broker_says_so_and_leaves(p
     config = tmp_path / "second.toml"
     config.write_text(PlainConfig(7, one.url).toml(tmp_path / "second"))
     async with undisturbed(one, two):
-        command = ("-m", "federator", "run", "-c", config)
-        run = await asyncio.create_subprocess_exec(
-            sys.executable, *command, stderr=asyncio.subprocess.PIPE
-        )
-        _, told = await asyncio.wait_for(run.communicate(), 300)
+        code, _, told = await ran("run", "-c", str(config))
         await until(lambda: named(first, "broker.shared"), "the first one says so")
 
-    assert run.returncode == 78, told
-    assert told.splitlines()[-1].startswith(b"federator: broker.url: " + one.url.encode()), told
-    assert b"has an agent already, with id 1" in told
+    assert code == 78, told
+    assert told.splitlines()[-1].startswith(f"federator: broker.url: {one.url}"), told
+    assert "has an agent already, with id 1" in told
     (line,) = named(first, "broker.shared")
     assert (line["id"], line["other"]) == (1, 7)
     plain.assert_calm()
@@ -167,6 +163,8 @@ async def test_a_broker_that_is_not_there_yet_is_waited_for(plain, tmp_path):
     await asyncio.sleep(2)  # some more attempts
 
     assert not status["ready"]
+    code, told, _ = await ran("status", "-c", str(agent.config_path))
+    assert (code, "NOT READY: " in told) == (1, True)
     assert tally(agent)["connection.refused"] == 3  # one line for each of the three connections
     async with BrokerProcess(tmp_path / "late", port=port, extra_config=QUICK):
         await eventually(agent, lambda s: s["ready"], "ready once it is there")
@@ -185,12 +183,9 @@ async def test_a_wrong_password_is_told_and_fails_fast_when_asked(plain, tmp_pat
     assert not status["ready"]
     assert "wrong" not in agent.log_path.read_text().replace("wrong user name", "")
     await agent.stop()
-    command = ("-m", "federator", "run", "--fail-fast", "-c", agent.config_path)
-    run = await asyncio.create_subprocess_exec(
-        sys.executable, *command, stderr=asyncio.subprocess.PIPE
-    )
-    _, told = await run.communicate()
-    assert (run.returncode, told.count(b"\n")) == (77, 1), told
+    code, out, told = await ran("run", "--fail-fast", "-c", str(agent.config_path))
+    assert (code, out, told.count("\n")) == (77, "", 1), told
+    assert told.endswith("check broker.username and password\n")
 
 
 async def test_a_neighbour_with_another_id_than_configured_is_named_and_not_linked(plain):
@@ -203,18 +198,6 @@ async def test_a_neighbour_with_another_id_than_configured_is_named_and_not_link
     (line,) = named(agent, "neighbour.unexpected_id")
     assert (line["neighbour"], line["wanted"], line["address"]) == (2, 7, two.url)
     assert [k["state"] for k in (await agent.status())["links"]] == ["down"]
-
-
-async def test_a_neighbour_that_is_not_there_keeps_nobody_from_being_ready(plain):
-    one = await plain.broker()
-    (port,) = free_ports(1)
-    agent = await plain.agent(1, one, f"mqtt://127.0.0.1:{port}")
-    status = await eventually(agent, lambda s: s["ready"], "ready")
-    await asyncio.sleep(2)  # some more attempts
-
-    (link,) = status["links"]
-    assert (link["state"], "connection refused" in link["reason"]) == ("connecting", True)
-    assert tally(agent)["connection.refused"] == 2  # control and data
 
 
 async def test_our_own_broker_among_the_neighbours_is_told_once_and_is_no_link(plain):

@@ -9,7 +9,7 @@ import pytest
 
 from lab.grid.processes.broker import LOG_TOPIC_LINES
 from lab.grid.processes.ports import free_ports
-from tests.real.agent_log import named
+from tests.real.agent_log import named, tally
 from tests.real.flow import running
 from tests.real.observability.test_cli_agent import ran
 from tests.real.observability.test_health import Monitor
@@ -64,6 +64,9 @@ async def test_alone_partly_and_joined_are_told_everywhere(plain):
         words = ["joined", "partly"]
         await until(lambda: [m.health().get("standing") for m in monitors] == words, "on brokers")
         await until(lambda: named(two, "agent.standing"), "in the log")
+    (silent,) = [k for k in (await two.status())["links"] if str(nowhere) in k["address"]]
+    assert silent["state"] == "connecting"
+    assert tally(two)["connection.refused"] == 2  # of many attempts: control and data
     status, text = await readyz(two)
     code, told, _ = await ran("status", "-c", str(two.config_path))
     assert (status, text.partition(":")[0], code) == (200, "ready, partly", NOT_WELL)

@@ -1,4 +1,4 @@
-"""What a linked agent tells of itself: no metric without a value, and its broker's version."""
+"""What a linked agent tells of itself: no metric without a value or with a name of clients."""
 
 import json
 
@@ -23,6 +23,7 @@ def everything(folder, leaves, tls, id):
         "keys": folder.section(id),
         "hub": leaves.section(id),
         "metrics": {"enabled": True},
+        "discovery": {"filters": ["a/#"]},
         "topology": {"mode": "auto"},
         "udp": {"listen": "127.0.0.1:0"},
         "direct": {"listen": "127.0.0.1:0"},
@@ -60,6 +61,8 @@ async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tm
         await until(links_have_all, "every metric of a link has a sample")
         text = await metrics(agent.http)
 
+    assert "a/#" not in text
+    assert "federator-1-" not in text, "a client id"
     told_at_all = "".join(each.read_text() for each in tmp_path.rglob("metrics/1-*.jsonl"))
     assert f'"name":{json.dumps(named["1"])}' in told_at_all
     families = list(text_string_to_metric_families(text))

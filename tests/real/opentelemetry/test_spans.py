@@ -1,6 +1,7 @@
 """Spans of real agents, beside real brokers in a line, at a collector that speaks real OTLP."""
 
 import asyncio
+import contextlib
 import json
 import socket
 
@@ -38,6 +39,17 @@ async def line_of_three(plain, more="", **options):
     return brokers, agents
 
 
+@contextlib.asynccontextmanager
+async def stream(plain, more="", topic="a/b", *, rate_hz=10, qos=0):
+    """A client of broker 1 publishes for one of broker 3, by agents that send spans; all these."""
+    brokers, agents = await line_of_three(plain, more)
+    subscriber = Subscriber(brokers[2].port, topic, client_id="sub", qos=qos)
+    publisher = Publisher(brokers[0].port, topic, client_id="pub", rate_hz=rate_hz, qos=qos)
+    async with running(subscriber, publisher):
+        await gets_through(publisher, subscriber)
+        yield publisher, subscriber, agents
+
+
 def by_trace(spans, name):
     """The traces that went on ``name`` of topics, each as its spans by broker."""
     traces = {}
@@ -50,11 +62,7 @@ def by_trace(spans, name):
 async def test_one_publication_is_one_trace_with_a_span_at_each_agent(plain, qos):
     with collecting() as collector:
         more = section(collector.url, sample=1.0, topics=True)
-        brokers, _ = await line_of_three(plain, more)
-        subscriber = Subscriber(brokers[2].port, "a/b", client_id="sub", qos=qos)
-        publisher = Publisher(brokers[0].port, "a/b", client_id="pub", rate_hz=10, qos=qos)
-        async with running(subscriber, publisher):
-            await gets_through(publisher, subscriber)
+        async with stream(plain, more, qos=qos) as (publisher, _, _):
             publisher.pause()
 
             def whole():
@@ -90,11 +98,7 @@ async def test_one_publication_is_one_trace_with_a_span_at_each_agent(plain, qos
 
 async def test_without_topics_no_filter_is_told(plain):
     with collecting() as collector:
-        brokers, _ = await line_of_three(plain, section(collector.url, sample=1.0))
-        subscriber = Subscriber(brokers[2].port, "alice/#", client_id="sub")
-        publisher = Publisher(brokers[0].port, "alice/bed", client_id="pub", rate_hz=10)
-        async with running(subscriber, publisher):
-            await gets_through(publisher, subscriber)
+        async with stream(plain, section(collector.url, sample=1.0), "alice/bed"):
             await until(lambda: by_trace(collector.spans, "deliver"), "spans come")
 
     assert "alice" not in repr(collector.spans)
@@ -102,11 +106,8 @@ async def test_without_topics_no_filter_is_told(plain):
 
 async def test_agents_with_a_share_tell_the_same_frames(plain):
     with collecting() as collector:
-        brokers, _ = await line_of_three(plain, section(collector.url, sample=0.1))
-        subscriber = Subscriber(brokers[2].port, "a/#", client_id="sub")
-        publisher = Publisher(brokers[0].port, "a/b", client_id="pub", rate_hz=100)
-        async with running(subscriber, publisher):
-            await gets_through(publisher, subscriber)
+        more = section(collector.url, sample=0.1)
+        async with stream(plain, more, rate_hz=100) as (publisher, subscriber, _):
             first = publisher.sent
             await until(lambda: publisher.sent >= first + 500, "500 publications")
             publisher.pause()
@@ -170,12 +171,8 @@ async def told(agent, name):
 async def test_a_collector_that_is_silent_holds_no_message_and_no_agent(plain):
     with collecting() as collector:
         collector.held.clear()
-        keys = {"sample": 1.0, "queue_spans_max": 8, "timeout_ms": 60_000}
-        brokers, agents = await line_of_three(plain, section(collector.url, **keys))
-        subscriber = Subscriber(brokers[2].port, "a/#", client_id="sub", qos=1)
-        publisher = Publisher(brokers[0].port, "a/b", client_id="pub", rate_hz=200, qos=1)
-        async with running(subscriber, publisher):
-            await gets_through(publisher, subscriber)
+        more = section(collector.url, sample=1.0, queue_spans_max=8, timeout_ms=60_000)
+        async with stream(plain, more, rate_hz=200, qos=1) as (publisher, subscriber, agents):
             await until(lambda: collector.requests >= 3, "all three wait for an answer")
             first, since_s = publisher.sent, asyncio.get_running_loop().time()
             await until(lambda: publisher.sent >= first + 600, "600 publications")
@@ -197,11 +194,7 @@ async def test_a_collector_that_is_silent_holds_no_message_and_no_agent(plain):
 async def test_a_collector_that_is_not_there_is_told_once_and_taken_up_when_it_comes(plain):
     with collecting() as collector:
         collector.status = 400
-        brokers, agents = await line_of_three(plain, section(collector.url, sample=1.0))
-        subscriber = Subscriber(brokers[2].port, "a/#", client_id="sub")
-        publisher = Publisher(brokers[0].port, "a/b", client_id="pub", rate_hz=20)
-        async with running(subscriber, publisher):
-            await gets_through(publisher, subscriber)
+        async with stream(plain, section(collector.url, sample=1.0), rate_hz=20) as (_, _, agents):
             await until(lambda: collector.requests >= 6, "batches are refused")
             collector.status = 200
             await until(lambda: by_trace(collector.spans, "deliver"), "spans come")
@@ -221,11 +214,7 @@ async def test_a_collector_that_is_not_there_is_told_once_and_taken_up_when_it_c
 async def test_a_client_that_floods_makes_no_more_spans_than_are_allowed(plain):
     with collecting() as collector:
         more = section(collector.url, sample=1.0, spans_per_s_max=10)
-        brokers, agents = await line_of_three(plain, more)
-        subscriber = Subscriber(brokers[2].port, "a/#", client_id="sub")
-        publisher = Publisher(brokers[0].port, "a/b", client_id="pub", rate_hz=500)
-        async with running(subscriber, publisher):
-            await gets_through(publisher, subscriber)
+        async with stream(plain, more, rate_hz=500) as (publisher, _, agents):
             since_s = asyncio.get_running_loop().time()
             await until(lambda: by_trace(collector.spans, "deliver"), "spans come")
 
@@ -250,12 +239,7 @@ async def test_a_client_that_floods_makes_no_more_spans_than_are_allowed(plain):
 
 async def test_the_verb_trace_sends_its_hops_to_a_collector(plain):
     with collecting() as collector:
-        brokers, agents = await line_of_three(plain)
-        subscriber = Subscriber(brokers[2].port, "a/#", client_id="sub")
-        publisher = Publisher(brokers[0].port, "a/b", client_id="pub", rate_hz=20)
-        async with running(subscriber, publisher):
-            await gets_through(publisher, subscriber)
-
+        async with stream(plain) as (_, _, agents):
             code, out, err = await ran(
                 *("trace", "a/b", "-c", str(agents[0].config_path), "--json"),
                 *("--otlp", collector.url),

@@ -1,6 +1,7 @@
 """At our own broker or not, thrown out by a stranger, or giving way to another agent."""
 
 import asyncio
+from types import SimpleNamespace
 
 import mqtt5
 import pytest
@@ -42,8 +43,7 @@ class Place(LinkObserver):
                 give_way_s=3_600,
             )
         self.presence = OwnBrokerPresence(
-            broker=1,
-            url="mqtt://b",
+            broker=SimpleNamespace(id=1, reached_at="mqtt://b", username=None),
             control=self.links["ctl"],
             data=self.links["data"],
             others=lambda: [self.links["retained"]],
@@ -101,7 +101,7 @@ async def test_a_broker_that_closes_a_connection_has_us_back(place):
 
 
 async def test_whom_a_stranger_threw_out_says_so_and_comes_back_at_once(place):
-    place.presence.on_log(mqtt5.PublishPacket(ERROR_TOPIC, THROWN_OUT))
+    place.presence.part().topics[ERROR_TOPIC](mqtt5.PublishPacket(ERROR_TOPIC, THROWN_OUT))
 
     with structlog.testing.capture_logs() as logs:
         place.writers["ctl"].close()

@@ -1,19 +1,23 @@
 """Strangers have so much room and no more, and who is silent gives way to who comes."""
 
-import pytest
+from pathlib import Path
 
 from federator.gateway.metrics import GatewayCounters
 from federator.runtime.process.antechamber import Antechamber
+from tests.transcripts import play, scenes
 
 ROOM, SHARE, BYTES = 10, 4, 1_000
 
 
-class Door:
-    """An antechamber, and the names of those that had to give way, in order."""
+class Stage:
+    """An antechamber for ten connections, four of one address, with 1,000 bytes together.
+
+    ``enter 1.2.3.4 a b`` lets a and b in; prints whose way ends, and at the end of a line how many
+    are unfinished, and with how many bytes in sum.
+    """
 
     def __init__(self):
-        self.counters = GatewayCounters()
-        self.gone = []
+        self.counters, self.gone, self.places = GatewayCounters(), [], {}
         self.antechamber = Antechamber(
             self.counters,
             unfinished_max=ROOM,
@@ -22,80 +26,44 @@ class Door:
             shared=["10.0.0.0/8", "::1"],
         )
 
-    def enter(self, host, name=None):
-        return self.antechamber.enter(host, lambda: self.gone.append(name))
+    def do(self, command, *words):
+        gave_way = self.counters.gave_way
+        yield from getattr(self, f"_{command}")(*words) or ()
+        yield from self.gone
+        assert self.counters.gave_way - gave_way == len(self.gone)
+        self.gone.clear()
+
+    def _enter(self, host, *names):
+        for name in names:
+            over_share = self.counters.over_share
+            place = self.antechamber.enter(host, lambda name=name: self._goes(name))
+            self.places[name] = place
+            if place is None:
+                yield f"{name} is refused"
+            assert self.counters.over_share - over_share == (place is None)
+
+    def _goes(self, name):
+        self.gone.append(f"{name} gives way")
+
+    def _finish(self, *names):
+        for name in names:
+            self.places[name].finish(lambda name=name: self._goes(f"{name}, which waits,"))
+
+    def _begin(self, name):
+        self.places[name].begin()
+
+    def _receive(self, count, *names):
+        for name in names:
+            self.places[name].receive(int(count))
+
+    def _leave(self, *names):
+        for name in names:
+            self.places[name].leave()
+
+    def _state(self):
+        yield f"{len(self.antechamber)} unfinished, {self.antechamber.bytes} bytes"
 
 
-@pytest.fixture
-def door():
-    return Door()
-
-
-def test_the_oldest_silent_one_gives_way_and_who_spoke_does_not(door):
-    places = [door.enter(f"1.0.0.{number}", number) for number in range(ROOM)]
-    places[0].finish(lambda: door.gone.append("spoke"))
-    assert door.enter("2.0.0.1") is not None
-    assert door.gone == []
-
-    assert door.enter("2.0.0.2") is not None
-
-    assert door.gone == [1]
-    assert (door.counters.gave_way, len(door.antechamber)) == (1, ROOM)
-
-
-@pytest.mark.parametrize(
-    ("first", "other"),
-    [("1.2.3.4", "::ffff:1.2.3.4"), ("2001:db8::1", "2001:db8::2"), ("fe80::1%eth0", "fe80::2")],
-)
-def test_an_address_crowds_out_itself_alone(door, first, other):
-    door.enter("1.2.3.5", "neighbour")
-    for number in range(SHARE):
-        door.enter(first, number)
-
-    door.enter(other, "new")
-
-    assert door.gone == [0]
-
-
-def test_an_address_all_of_whose_places_wait_gets_no_more(door):
-    for _ in range(SHARE):
-        door.enter("1.2.3.4").finish(lambda: None)
-
-    assert door.enter("1.2.3.4") is None
-    assert door.enter("1.2.3.5") is not None
-    assert door.counters.over_share == 1
-
-
-@pytest.mark.parametrize("host", ["10.1.2.3", "::ffff:10.1.2.3", "::1", ""])
-def test_who_shares_an_address_has_no_share_of_his_own(door, host):
-    for _ in range(SHARE * 2):
-        door.enter(host)
-
-    assert door.gone == []
-
-
-def test_who_sent_the_most_gives_way_when_it_is_too_much_in_sum(door):
-    small, large = door.enter("1.0.0.1", "small"), door.enter("1.0.0.2", "large")
-    large.finish(lambda: door.gone.append("large, which waits"))
-    large.receive(BYTES - 10)
-    small.receive(10)
-    assert door.gone == []
-
-    small.receive(1)
-
-    assert door.gone == ["large, which waits"]
-    assert door.antechamber.bytes == 11
-
-
-def test_who_left_counts_no_more_and_twice_is_once(door):
-    places = [door.enter("1.0.0.1") for _ in range(SHARE)]
-    for place in places:
-        place.receive(10)
-        place.leave()
-        place.leave()
-        place.receive(10)
-        place.finish(lambda: None)
-
-    assert (len(door.antechamber), door.antechamber.bytes) == (0, 0)
-    assert [door.enter("1.0.0.1") is not None for _ in range(SHARE)] == [True] * SHARE
-    assert door.gone == []
+@scenes(Path(__file__).with_name("antechamber.txt"))
+def test_transcript(path, number):
+    play(path, number, Stage())

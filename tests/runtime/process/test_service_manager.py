@@ -74,31 +74,24 @@ async def kept(link):
 @pytest.mark.parametrize(
     ("environ", "wanted"),
     [
-        ({}, None),
-        ({"NOTIFY_SOCKET": ""}, None),
-        ({"NOTIFY_SOCKET": "@"}, None),
-        ({"NOTIFY_SOCKET": "run/notify"}, None),
-        ({"NOTIFY_SOCKET": "/run/notify"}, ServiceManager("/run/notify", None)),
-        ({"NOTIFY_SOCKET": "@notify"}, ServiceManager("\0notify", None)),
-        (
-            {"NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "30000000"},
-            ServiceManager("/n", 30.0),
-        ),
-        (
-            {"NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "500000", "WATCHDOG_PID": str(PID)},
-            ServiceManager("/n", 0.5),
-        ),
-        (
-            {"NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "500000", "WATCHDOG_PID": "1"},
-            ServiceManager("/n", None),
-        ),
-        ({"NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "0"}, ServiceManager("/n", None)),
-        ({"NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "-5"}, ServiceManager("/n", None)),
-        ({"NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "soon"}, ServiceManager("/n", None)),
+        ("", None),
+        ("NOTIFY_SOCKET=", None),
+        ("NOTIFY_SOCKET=@", None),
+        ("NOTIFY_SOCKET=run/notify", None),
+        ("NOTIFY_SOCKET=/run/notify", ("/run/notify", None)),
+        ("NOTIFY_SOCKET=@notify", ("\0notify", None)),
+        ("NOTIFY_SOCKET=/n WATCHDOG_USEC=30000000", ("/n", 30.0)),
+        (f"NOTIFY_SOCKET=/n WATCHDOG_USEC=500000 WATCHDOG_PID={PID}", ("/n", 0.5)),
+        ("NOTIFY_SOCKET=/n WATCHDOG_USEC=500000 WATCHDOG_PID=1", ("/n", None)),
+        ("NOTIFY_SOCKET=/n WATCHDOG_USEC=0", ("/n", None)),
+        ("NOTIFY_SOCKET=/n WATCHDOG_USEC=-5", ("/n", None)),
+        ("NOTIFY_SOCKET=/n WATCHDOG_USEC=soon", ("/n", None)),
     ],
 )
 def test_the_environment_tells_who_listens_and_who_watches(environ, wanted):
-    assert service_manager(environ, pid=PID) == wanted
+    found = service_manager(dict(word.split("=") for word in environ.split()), pid=PID)
+
+    assert found == (None if wanted is None else ServiceManager(*wanted))
 
 
 async def test_it_is_told_when_we_read_the_configuration_again_and_that_we_serve_by_it(manager):
@@ -179,41 +172,44 @@ async def test_what_runs_within_may_fail(manager):
     assert manager.said[-2] == "STOPPING=1"
 
 
-async def test_a_broker_that_is_away_is_no_hang(manager, monkeypatch):
+@pytest.fixture
+def quick(monkeypatch):
+    """A link is overdue soon."""
     monkeypatch.setattr(talk, "OVERDUE_S_MAX", 1.0)
-    link = link_to(free_ports(1)[0], reconnect_max_ms=100)
+
+
+async def say_nothing(reader, _writer):
+    await reader.read()
+
+
+@contextlib.asynccontextmanager
+async def fed_while_tried(manager, link, attempts):
+    """The watchdog is fed after so many attempts to connect, and what the block does."""
     async with kept(link), talk.told(lambda: (True, "ready"), lambda: [link]):
-        await until(lambda: link.counters.attempts >= 10, "tried again and again")
+        await until(lambda: link.counters.attempts >= attempts, "tried again and again")
+        yield
         manager.forget()
         await until(lambda: manager.said.count("WATCHDOG=1") >= 3, "the watchdog is fed")
 
+
+@pytest.mark.usefixtures("quick")
+async def test_a_broker_that_is_away_and_a_wait_of_our_own_choice_are_no_hang(manager):
+    link = link_to(free_ports(1)[0], connect_timeout_s=0.1, reconnect_max_ms=100, give_way_s=600)
+    async with fed_while_tried(manager, link, 10):
+        pass
     assert link.last_error is not None
 
-
-async def test_a_wait_of_our_own_choice_is_no_hang(manager, monkeypatch):
-    monkeypatch.setattr(talk, "OVERDUE_S_MAX", 1.0)
-    port = free_ports(1)[0]
-    link = link_to(port, connect_timeout_s=0.1, reconnect_max_ms=100, give_way_s=600)
-    async with kept(link), talk.told(lambda: (True, "ready"), lambda: [link]):
-        await until(lambda: link.counters.attempts >= 1, "tried")
+    async with fed_while_tried(manager, link, 1):
         link.give_way()
         await asyncio.sleep(1.5)
-        manager.forget()
-        await until(lambda: manager.said.count("WATCHDOG=1") >= 3, "the watchdog is fed")
 
 
-async def test_a_server_that_never_answers_is_no_hang(manager, monkeypatch):
-    monkeypatch.setattr(talk, "OVERDUE_S_MAX", 1.0)
-
-    async def say_nothing(reader, _writer):
-        await reader.read()
-
+@pytest.mark.usefixtures("quick")
+async def test_a_server_that_never_answers_is_no_hang(manager):
     async with serving(say_nothing) as port:
         link = link_to(port, connect_timeout_s=0.2, reconnect_max_ms=100)
-        async with kept(link), talk.told(lambda: (True, "ready"), lambda: [link]):
-            await until(lambda: link.counters.attempts >= 5, "tried again and again")
-            manager.forget()
-            await until(lambda: manager.said.count("WATCHDOG=1") >= 3, "the watchdog is fed")
+        async with fed_while_tried(manager, link, 5):
+            pass
 
 
 def is_stuck(line):

@@ -4,7 +4,7 @@ import pytest
 
 from federator.protocol.messages.steering import FILTERS_MAX, FlowLoad
 from federator.protocol.telemetry.records import FLOWS_MAX, LINE_BYTES_MAX, Flows, decode, encode
-from federator.runtime.telemetry.flows import flow_rows
+from federator.runtime.telemetry.state import flow_rows
 
 WHEN = {"at_us": 5, "window_ms": 1_000}
 OF = {"federation": "f", "broker": 3, "epoch": 5, "spool": "0" * 16, "batch": 7, "row": 0}

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import resource
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from federator.protocol.telemetry.records import Events, decode
 from federator.runtime.storage import damage
 from federator.runtime.telemetry.spool import BATCH_BYTES_MAX, Spool
 from federator.runtime.telemetry.spool_files import CLAIM, Claim
+from tests.transcripts import play, scenes
 
 SHARED = {"federation": "f", "epoch": 1}
 LIMITS = {"bytes_max": 10**9, "segment_bytes_max": 10**8, "segment_age_ms": 1_000}
@@ -31,132 +33,6 @@ def records_in(folder):
     return [decode(line) for file in files for line in file.read_bytes().splitlines()]
 
 
-def numbers(records):
-    return [(record.batch, record.row) for record in records]
-
-
-def test_batches_are_numbered_across_restarts_and_segments_say_what_they_hold(tmp_path):
-    spool = spool_in(tmp_path)
-    spool.write(rows("a", "b"), SHARED, now_ms=0)
-    spool.write(rows("c"), SHARED, now_ms=500)
-    spool.tend(now_ms=900)
-    assert not list(tmp_path.glob("*.jsonl"))
-    spool.tend(now_ms=1_000)
-    spool.write(rows("d"), SHARED, now_ms=1_500)
-    spool.close()
-    again = spool_in(tmp_path)
-    again.write(rows("e"), SHARED, now_ms=0)
-    again.close()
-
-    names = sorted(file.name for file in tmp_path.glob("*.jsonl"))
-    assert names == [f"3-{spool.id}-{span}.jsonl" for span in ("1-2", "3-3", "4-4")]
-    assert again.id == spool.id
-    assert numbers(records_in(tmp_path)) == [(1, 0), (1, 1), (2, 0), (3, 0), (4, 0)]
-    assert again.held(again.id) == (1, 4)
-
-
-@pytest.mark.parametrize("cut", range(1, 60, 7))
-def test_what_a_crash_tore_off_is_cut_and_no_number_is_given_again(tmp_path, cut):
-    spool = spool_in(tmp_path)
-    spool.write(rows("a"), SHARED, now_ms=0)
-    spool.write(rows("b", "c"), SHARED, now_ms=0)
-    (unfinished,) = tmp_path.glob(".*.open")
-    os.truncate(unfinished, unfinished.stat().st_size - cut)
-
-    again = spool_in(tmp_path)
-    again.write(rows("d"), SHARED, now_ms=0)
-    again.close()
-
-    assert again.torn == 1
-    *before, (last, _) = numbers(records_in(tmp_path))
-    assert before == [(1, 0), (2, 0)]
-    assert last > CLAIM
-    assert damage.found(tmp_path).total() == 1
-
-
-def test_zeros_that_a_power_cut_left_are_cut_too(tmp_path):
-    spool = spool_in(tmp_path)
-    spool.write(rows("a"), SHARED, now_ms=0)
-    (unfinished,) = tmp_path.glob(".*.open")
-    with unfinished.open("ab") as file:
-        file.write(b"\0" * 4_096 + b"\n")
-
-    again = spool_in(tmp_path)
-
-    assert again.torn == 1
-    assert numbers(records_in(tmp_path)) == [(1, 0)]
-
-
-def test_another_boot_goes_on_behind_the_numbers_that_may_have_been_given_out(tmp_path):
-    spool = spool_in(tmp_path)
-    spool.write(rows("a"), SHARED, now_ms=0)
-    spool.write(rows("lost with the power"), SHARED, now_ms=0)
-    (unfinished,) = tmp_path.glob(".*.open")
-    os.truncate(unfinished, unfinished.read_bytes().index(b"\n") + 1)
-    claim = msgspec.json.decode(damage.unsealed((tmp_path / "spool").read_bytes()), type=Claim)
-    moved = msgspec.structs.replace(claim, boot="f" * 32)
-    (tmp_path / "spool").write_bytes(msgspec.json.encode(moved))
-
-    again = spool_in(tmp_path)
-    again.write(rows("b"), SHARED, now_ms=0)
-    again.close()
-
-    assert again.id == spool.id
-    first, second = (batch for batch, _ in numbers(records_in(tmp_path)))
-    assert first == 1
-    assert second == claim.through + 1 > CLAIM
-    part = again.read(again.id, 2, 10**9, bytes_max=10**6)
-    assert part.last == second
-
-
-def test_a_lost_folder_is_a_new_spool_and_a_damaged_claim_too(tmp_path):
-    spool = spool_in(tmp_path)
-    spool.write(rows("a"), SHARED, now_ms=0)
-    spool.close()
-    (tmp_path / "spool").write_text("{")
-
-    again = spool_in(tmp_path)
-    again.write(rows("b"), SHARED, now_ms=0)
-
-    assert again.id != spool.id
-    assert again.held(again.id) == (1, 1)
-    assert again.read(spool.id, 1, 9, bytes_max=10**6).last == 1
-
-
-def test_the_oldest_segments_go_when_there_is_no_room_and_are_counted(tmp_path):
-    spool = spool_in(tmp_path, bytes_max=3_000, segment_bytes_max=1, segment_age_ms=10**9)
-    dropped = 0
-    for number in range(40):
-        spool.write(rows(f"number {number}"), SHARED, now_ms=0)
-        dropped += spool.tend(now_ms=0)
-
-    size = sum(file.stat().st_size for file in tmp_path.glob("*.jsonl"))
-    held = [batch for batch, _ in numbers(records_in(tmp_path))]
-    assert size <= 3_000
-    assert held == list(range(dropped + 1, 41))
-    assert spool.held(spool.id) == (dropped + 1, 40)
-    assert dropped == spool.dropped > 0
-
-
-def test_segments_that_somebody_took_away_are_passed_over(tmp_path):
-    spool = spool_in(tmp_path, segment_bytes_max=1, segment_age_ms=10**9)
-    for number in range(4):
-        spool.write(rows(f"{number}"), SHARED, now_ms=0)
-        spool.tend(now_ms=0)
-    (tmp_path / f"3-{spool.id}-2-2.jsonl").unlink()
-    (tmp_path / f"3-{spool.id}-4-4.jsonl").unlink()
-
-    assert spool.read(spool.id, 2, 9, bytes_max=10**6).last == 3
-    assert spool.read(spool.id, 4, 9, bytes_max=10**6) is None
-    spool.write(rows("next"), SHARED, now_ms=0)
-    spool.close()
-    assert numbers(records_in(tmp_path))[-1] == (5, 0)
-    again = spool_in(tmp_path)
-    again.write(rows("last"), SHARED, now_ms=0)
-    again.close()
-    assert numbers(records_in(tmp_path))[-1] == (6, 0)
-
-
 @contextlib.contextmanager
 def files_of_at_most(size):
     """The kernel writes up to ``size`` bytes of a file, and then says that there is no room."""
@@ -168,20 +44,150 @@ def files_of_at_most(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_costs_the_records_and_no_numbers(tmp_path):
-    spool = spool_in(tmp_path)
-    spool.write(rows("a"), SHARED, now_ms=0)
-    (unfinished,) = tmp_path.glob(".*.open")
-    with files_of_at_most(unfinished.stat().st_size + 100):
-        for _ in range(3):
-            with pytest.raises(OSError, match="too large"):
-                spool.write(rows("b"), SHARED, now_ms=0)
-    spool.write(rows("c"), SHARED, now_ms=0)
-    spool.close()
+class Stage:
+    """A spool on disk. ``write a b`` writes one batch with two records, ``at 900`` sets the time.
 
-    records = records_in(tmp_path)
-    assert numbers(records) == [(1, 0), (2, 0)]
-    assert [record.detail for record in records] == ["a", "c"]
+    ``restart`` begins with what is on disk, without an end of the former process. ``files`` prints
+    the whole ones, ``records`` each as ``batch.row:detail``, and ``read 2 9`` those of a part; a
+    number behind ``CLAIM`` is printed as such. What is damaged is printed when it is found.
+    """
+
+    def __init__(self, folder):
+        self.folder, self.limits, self.now_ms, self.first_id = folder, {}, 0, None
+        list(self._restart())
+
+    def do(self, command, *words):
+        damaged = damage.found(self.folder).total()
+        yield from getattr(self, f"_{command}")(*words) or ()
+        if (more := damage.found(self.folder).total() - damaged) > 0:
+            yield f"damaged: {more}"
+
+    @property
+    def unfinished(self):
+        (path,) = self.folder.glob(".*.open")
+        return path
+
+    def _limits(self, *limits):
+        """For a spool without a record yet, or the same again."""
+        self.first_id = None
+        self.limits = {name: int(value) for name, value in (word.split("=") for word in limits)}
+        return self._restart()
+
+    def _restart(self):
+        self.spool = spool_in(self.folder, **self.limits)
+        self.first_id = self.first_id or self.spool.id
+        if self.first_id != self.spool.id:
+            yield "another spool"
+        if self.spool.torn:
+            yield f"torn: {self.spool.torn}"
+
+    def _at(self, ms):
+        self.now_ms = int(ms)
+        if dropped := self.spool.tend(now_ms=self.now_ms):
+            yield f"dropped: {dropped}"
+
+    def _write(self, *details):
+        try:
+            self.spool.write(rows(*details), SHARED, now_ms=self.now_ms)
+        except OSError as error:
+            yield error.strerror
+
+    def _write_without_room(self, detail):
+        with files_of_at_most(self.unfinished.stat().st_size + 100):
+            yield from self._write(detail)
+
+    def _close(self):
+        self.spool.close()
+
+    def _cut(self, count):
+        os.truncate(self.unfinished, self.unfinished.stat().st_size - int(count))
+
+    def _zeros(self):
+        with self.unfinished.open("ab") as file:
+            file.write(b"\0" * 4_096 + b"\n")
+
+    def _another_boot(self):
+        """The power was cut: the last record is gone, too."""
+        content = self.unfinished.read_bytes()
+        os.truncate(self.unfinished, content[:-1].rindex(b"\n") + 1)
+        file = self.folder / "spool"
+        claim = msgspec.json.decode(damage.unsealed(file.read_bytes()), type=Claim)
+        file.write_bytes(msgspec.json.encode(msgspec.structs.replace(claim, boot="f" * 32)))
+
+    def _claim_is_damaged(self):
+        (self.folder / "spool").write_text("{")
+
+    def _take_away(self, span):
+        (self.folder / f"3-{self.first_id}-{span}.jsonl").unlink()
+
+    def _garble(self, number):
+        """The first byte of a line of the file that is being written."""
+        lines = self.unfinished.read_bytes().splitlines(keepends=True)
+        lines[int(number) - 1] = b"\xff" + lines[int(number) - 1][1:]
+        self.unfinished.write_bytes(b"".join(lines))
+
+    def _number_on_disk(self, old, new):
+        (path,) = self.folder.glob("*.jsonl")
+        path.write_bytes(
+            path.read_bytes().replace(b'"batch":%s' % old.encode(), b'"batch":%s' % new.encode())
+        )
+
+    def _without_checksums(self):
+        (path,) = self.folder.glob("*.jsonl")
+        path.write_bytes(re.sub(rb',"crc":"[0-9a-f]{8}"', b"", path.read_bytes()))
+
+    def _files(self):
+        names = sorted(path.stem.split("-", 2)[2] for path in self.folder.glob("*.jsonl"))
+        yield " ".join(names) or "none"
+
+    def _held(self):
+        yield "{} to {}".format(*self.spool.held(self.spool.id))
+
+    def _records(self):
+        yield listed(records_in(self.folder))
+
+    def _read(self, first, last, former=""):
+        spool = self.first_id if former else self.spool.id
+        part = self.spool.read(spool, int(first), int(last), bytes_max=10**6)
+        yield "nothing" if part is None else listed(map(decode, part.lines.splitlines()))
+
+
+def listed(records):
+    numbers = [(r.batch if r.batch <= CLAIM else f"CLAIM+{r.batch - CLAIM}", r) for r in records]
+    return " ".join(f"{number}.{r.row}:{r.detail}" for number, r in numbers)
+
+
+@scenes(Path(__file__).with_name("spool.txt"))
+def test_transcript(path, number, tmp_path):
+    play(path, number, Stage(tmp_path))
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_what_a_crash_tore_off_is_cut_and_no_number_is_given_again(tmp_path, cut):
+    stage = Stage(tmp_path)
+    for command in ("write a", "write b c", f"cut {cut}"):
+        list(stage.do(*command.split()))
+
+    assert list(stage.do("restart")) == ["torn: 1", "damaged: 1"]
+    list(stage.do("write", "d"))
+    list(stage.do("close"))
+    (told,) = stage.do("records")
+    assert re.fullmatch(r"1\.0:a 2\.0:b CLAIM\+\d+\.0:d", told)
+
+
+def test_the_oldest_segments_go_when_there_is_no_room_and_are_counted(tmp_path):
+    spool = spool_in(tmp_path, bytes_max=3_000, segment_bytes_max=1, segment_age_ms=10**9)
+    dropped = 0
+    for number in range(40):
+        spool.write(rows(f"number {number}"), SHARED, now_ms=0)
+        dropped += spool.tend(now_ms=0)
+
+    size = sum(file.stat().st_size for file in tmp_path.glob("*.jsonl"))
+    held = [record.batch for record in records_in(tmp_path)]
+    assert size <= 3_000
+    assert held == list(range(dropped + 1, 41))
+    assert spool.held(spool.id) == (dropped + 1, 40)
+    assert dropped == spool.dropped > 0
 
 
 def test_parts_are_whole_batches_and_together_what_is_on_disk(tmp_path):
@@ -221,47 +227,3 @@ def test_a_flush_of_very_much_becomes_batches_that_fit_in_a_message(tmp_path):
     assert len(records_in(tmp_path)) == 500
     assert {record.batch for record in records_in(tmp_path)} == {1, 2, 3, 4}
     assert {record.row for record in records_in(tmp_path) if record.batch == 4} >= {0, 1}
-
-
-def test_a_damaged_record_costs_no_other(tmp_path):
-    spool = spool_in(tmp_path)
-    for name in "abc":
-        spool.write(rows(name), SHARED, now_ms=0)
-    (unfinished,) = tmp_path.glob(".*.open")
-    lines = unfinished.read_bytes().splitlines(keepends=True)
-    lines[1] = b"\xff" + lines[1][1:]
-    unfinished.write_bytes(b"".join(lines))
-
-    again = spool_in(tmp_path)
-
-    assert again.held(spool.id) == (1, 3)
-    part = again.read(spool.id, 3, 3, bytes_max=1_000_000)
-    assert decode(part.lines) == decode(lines[2])
-    assert damage.found(tmp_path).total() == 1
-
-
-def test_segments_of_an_older_release_have_no_checksums(tmp_path):
-    spool = spool_in(tmp_path)
-    spool.write(rows("a", "b"), SHARED, now_ms=0)
-    spool.close()
-    (path,) = tmp_path.glob("*.jsonl")
-    content = re.sub(rb',"crc":"[0-9a-f]{8}"', b"", path.read_bytes())
-    path.write_bytes(content)
-
-    assert spool_in(tmp_path).read(spool.id, 1, 1, bytes_max=10**6).lines == content
-    assert not damage.found(tmp_path)
-
-
-def test_a_number_on_disk_that_is_damaged_hides_no_batch(tmp_path):
-    spool = spool_in(tmp_path)
-    for name in "abc":
-        spool.write(rows(name), SHARED, now_ms=0)
-    spool.close()
-    (path,) = tmp_path.glob("*.jsonl")
-    path.write_bytes(path.read_bytes().replace(b'"batch":2', b'"batch":6'))
-
-    parts = [spool.read(spool.id, 1, 3, bytes_max=10**6) for _ in range(2)]
-
-    assert [decode(line).batch for line in parts[0].lines.splitlines()] == [1, 3]
-    assert parts[0] == parts[1]
-    assert damage.found(tmp_path).total() == 1, "said once"

@@ -119,9 +119,9 @@ def test_links_count_copies_duplicates_and_what_was_refused():
     links = window_of(lines).take_links()
 
     out, back = links[2], links[9]
-    assert (out.frames_out, out.publications_out, out.bytes_out) == (2, 4, 150)
-    assert (out.dropped, out.deferred) == (5, 7)
-    assert (back.frames_in, back.duplicates, back.duplicate_publications) == (2, 1, 4)
+    assert (out["frames_out"], out["publications_out"], out["bytes_out"]) == (2, 4, 150)
+    assert (out["dropped"], out["deferred"]) == (5, 7)
+    assert (back["frames_in"], back["duplicates"], back["duplicate_publications"]) == (2, 1, 4)
 
 
 def test_every_agent_samples_the_same_frames_once():
@@ -149,11 +149,10 @@ def test_one_frame_in_so_many_is_sampled_however_numbers_are_spaced(one_in, step
     assert not is_sampled(salt, 0, 0)
 
 
-def test_a_full_tape_is_read_at_once_and_without_a_reader_counts_what_it_forgets():
+def test_a_full_tape_is_read_at_once_and_without_a_reader_forgets():
     frame_events, read = FrameEventBuffer(events_max=3), []
     for number in range(4):
         frame_events.add(Sent(number, 1, 1, 0, 1, 7, 1))
-    assert frame_events.lost == 3
     frame_events.on_full = lambda: read.extend(frame_events.take())
     for number in range(4, 9):
         frame_events.add(Sent(number, 1, 1, 0, 1, 7, 1))
