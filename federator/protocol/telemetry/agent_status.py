@@ -1,6 +1,7 @@
-"""An agent and its links as consoles ask for them, every two seconds: ``LivePage``.
+"""The status of an agent: one record, from which all its pages and its metrics derive.
 
-The links are those of ``/status``, which ``runtime.agent.status`` reads.
+``/status`` shows it with the routes beside; ``runtime.observability.metrics`` says which numbers of
+it Prometheus gets. Consoles ask for a part of it, ``LivePage``, every two seconds.
 
 Source: docs/observability.md; docs/protocol.md 15.
 """
@@ -71,3 +72,53 @@ class LivePage(Struct, frozen=True, kw_only=True):
     delivered: Count = 0
     dropped: Count = 0
     links: Annotated[tuple[LinkStatus, ...], Meta(max_length=4_096)] = ()
+
+
+class AgentStatus(Struct, frozen=True, kw_only=True):
+    """Everything that one agent says of itself at one moment; counters since its start.
+
+    A feature that is off has no section.
+    """
+
+    id: Id
+    name: str
+    epoch: int
+    federation: str
+    ready: bool
+    ready_reason: str
+    stands_well: bool  # and is ready
+    standing: Section
+    about: Section
+    broker: Section
+    security: Section
+    links: list[LinkStatus]
+    traffic: list[dict[str, float]]  # of each neighbour, also while it is away
+    connections: Section
+    routing: Section
+    steering: Section
+    datagrams: Section | None
+    direct: Section | None
+    discovery: Section
+    rules: Section
+    retained: Section | None
+    loops: Section
+    share: Section
+    settling: Section
+    tracing: Section
+    custody: Section
+    counters: Section
+    delays: Section
+    failover: Section | None
+    topology: Section | None
+    stream: Section | None
+    spans: Section | None
+    process: Section
+    certificates: Section  # when each file's ends, in seconds since 1970
+    damaged_files: Section
+    configuration: Section
+    hub: Section | None
+    ports: Section | None  # sums over those of a hub's leaves
+    leaves: list[dict[str, int]]
+    hubs: Section | None
+    hubs_known: list[dict[str, Any]]
+    move: Section | None

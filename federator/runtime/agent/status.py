@@ -1,10 +1,7 @@
 """The status of an agent, read from its parts at one moment, and the pages that show it.
 
-``/status`` shows it; ``runtime.observability.metrics`` says which numbers of it Prometheus gets. A
-scrape reads the status alone; what is long (routes, flows, names) is on pages of its own, or beside
-it on ``/status``. Counters count since the start. A feature that is off has no section.
-
-Source: docs/observability.md.
+A scrape reads the status alone; what is long (routes, flows, names) is on pages of its own, or
+beside it on ``/status``.
 """
 
 import asyncio
@@ -22,6 +19,7 @@ from federator.config.certificates import expiries_s
 from federator.config.settings import Settings
 from federator.protocol.forwarding.counters import DELAY_BOUNDS_US
 from federator.protocol.opentelemetry.spans import PLACES
+from federator.protocol.telemetry.agent_status import AgentStatus
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts
 from federator.runtime.agent.services import Services
@@ -91,11 +89,11 @@ class AgentPages(AgentView):
         services, status = self._services, self.read()
         data = services.data
         return {
-            **status,
+            **asdict(status),
             **services.routes.status(),
             "names": self._names(),
             "flows": _flows(data),
-            "share": {**status["share"], "groups": data.sharing.listed()},
+            "share": {**status.share, "groups": data.sharing.listed()},
         }
 
     def metrics(self) -> Iterable[Family]:
@@ -125,61 +123,62 @@ class AgentPages(AgentView):
         names = self._services.control.node.failover.names()
         return {str(id): name for id, name in names.items()}
 
-    def read(self) -> Section:
+    def read(self) -> AgentStatus:
+        """The status now."""
         services, beside = self._services, self._beside
         settings, control, data = services.settings, services.control, services.data
         condition = services.ready.condition()
         totals = {transport.section: transport.totals() for transport in data.transports.all}
-        return {
-            "id": settings.broker_id,
-            "name": settings.broker.name,
-            "epoch": control.epoch,
-            "federation": settings.federation,
-            "ready": condition.ready,
-            "ready_reason": condition.reason,
-            "stands_well": condition.ready and condition.standing.well,
-            "standing": _of(condition.standing, "word", "well", "reasons"),
-            "about": _about(settings),
-            "broker": _broker(settings, control, services),
-            "security": _security(settings, control, services),
-            "links": services.links.states(),
-            "traffic": services.links.traffic(),
-            "connections": _connections(settings, control),
-            "routing": _routing(settings, control, data),
-            "steering": services.plans.snapshot(),
-            "datagrams": totals.get("datagrams"),
-            "direct": totals.get("direct"),
-            "discovery": services.discovery.snapshot(),
-            "rules": _rules(data),
-            "retained": _retained(data),
-            "loops": _loops(data),
-            "share": {"scope": settings.share.scope, **data.sharing.snapshot()},
-            "settling": {
+        return AgentStatus(
+            id=settings.broker_id,
+            name=settings.broker.name,
+            epoch=control.epoch,
+            federation=settings.federation,
+            ready=condition.ready,
+            ready_reason=condition.reason,
+            stands_well=condition.ready and condition.standing.well,
+            standing=_of(condition.standing, "word", "well", "reasons"),
+            about=_about(settings),
+            broker=_broker(settings, control, services),
+            security=_security(settings, control, services),
+            links=services.links.states(),
+            traffic=services.links.traffic(),
+            connections=_connections(settings, control),
+            routing=_routing(settings, control, data),
+            steering=services.plans.snapshot(),
+            datagrams=totals.get("datagrams"),
+            direct=totals.get("direct"),
+            discovery=services.discovery.snapshot(),
+            rules=_rules(data),
+            retained=_retained(data),
+            loops=_loops(data),
+            share={"scope": settings.share.scope, **data.sharing.snapshot()},
+            settling={
                 **_of(services.settling.settling, "settled", "gave_up", "refused"),
                 "malformed": services.settling.malformed,
             },
-            "tracing": {"malformed": data.tracing.malformed},
-            "custody": {
+            tracing={"malformed": data.tracing.malformed},
+            custody={
                 "log_limit": settings.custody.bytes_max,
                 **counts(data.path.custody, data.path.stores),
             },
-            "counters": _counters(control, data),
-            "delays": _delays(data),
-            "failover": _failover(settings, control, services),
-            "topology": _topology(settings, control),
-            "stream": _stream(settings, services),
-            "spans": _spans(settings, data),
-            "process": self._process(),
-            "certificates": self._certificates,
-            "damaged_files": damage.found(),
-            "configuration": self._reloader.snapshot(),
-            "hub": hub_section(beside.hub),
-            "ports": ports_section(beside.hub),
-            "leaves": leaves_section(beside.hub),
-            "hubs": services.serving.snapshot(),
-            "hubs_known": [] if beside.finder is None else beside.finder.snapshot(),
-            "move": None if beside.move is None else beside.move.snapshot(),
-        }
+            counters=_counters(control, data),
+            delays=_delays(data),
+            failover=_failover(settings, control, services),
+            topology=_topology(settings, control),
+            stream=_stream(settings, services),
+            spans=_spans(settings, data),
+            process=self._process(),
+            certificates=self._certificates,
+            damaged_files=damage.found(),
+            configuration=self._reloader.snapshot(),
+            hub=hub_section(beside.hub),
+            ports=ports_section(beside.hub),
+            leaves=leaves_section(beside.hub),
+            hubs=services.serving.snapshot(),
+            hubs_known=[] if beside.finder is None else beside.finder.snapshot(),
+            move=None if beside.move is None else beside.move.snapshot(),
+        )
 
     def _process(self) -> Section:
         return {
