@@ -37,7 +37,7 @@ class KeptOutboxes:
     roll: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.connections.keep(self._mark)
+        self.connections.mark = self._mark
 
     def part(self) -> Part:
         return Part(messages={OutboxTaken: self.on_taken}, tasks={"outboxes": self.run})
