@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.protocol.forwarding.publications import packets_in
-from federator.protocol.leaves.handover import BROUGHT_LATER_MS, LATER_MS, WAITING_MAX, Handover
+from federator.protocol.leaves.handover import BROUGHT_LATER_MS, LATER_MS, Handover
 from federator.protocol.leaves.stamps import StampBook, Stamps
+from federator.protocol.leaves.twins import TWINS_MAX
 from federator.runtime.mqtt.wire import inbound_of
 from tests.protocol.leaves.test_stamps import FAR, LEAF, NOW, frame, payloads, run_of
 
@@ -61,12 +62,12 @@ def test_what_one_of_them_never_hears_is_forgotten_in_time():
 
 def test_what_waits_is_bounded():
     handover = Handover()
-    for mark in range(WAITING_MAX + 5):
+    for mark in range(TWINS_MAX + 5):
         handover.former.takes(mark, NOW)
     handover.is_done = True
 
     assert handover.successor.takes(0, NOW)
-    assert not handover.successor.takes(WAITING_MAX, NOW)
+    assert not handover.successor.takes(TWINS_MAX, NOW)
 
 
 class Two:

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.protocol.filters import CoverChange, canonical, contains, matches
-from federator.protocol.leaves.switch import Asked, Switch
+from federator.protocol.leaves.switch import CLIENTS, Asked, Switch
 from federator.protocol.types import BrokerId, Millis
 from tests.protocol.leaves.test_bounded_cover import FILTERS
 
 LEAVES = (BrokerId(10), BrokerId(11), BrokerId(12))
-MESH, CLIENTS = "mesh", "clients"
+MESH = None
 SOURCES = (CLIENTS, MESH, *LEAVES)
 LINGER_MS = 1_000
 STEPS = st.lists(
@@ -40,13 +40,8 @@ class Hub:
         if adds == (filter_ in wants):
             return
         (wants.add if adds else wants.discard)(filter_)
-        said = ((filter_,), ()) if adds else ((), (filter_,))
-        if source == CLIENTS:
-            self.take(self.switch.on_clients(*said, self.now_ms))
-        elif source == MESH:
-            self.take(self.switch.on_mesh(CoverChange(*said), self.now_ms))
-        else:
-            self.take(self.switch.on_leaf(source, CoverChange(*said), self.now_ms))
+        change = CoverChange((filter_,), ()) if adds else CoverChange((), (filter_,))
+        self.take(self.switch.change(source, change, self.now_ms))
 
     def wait(self, ms):
         self.now_ms = Millis(self.now_ms + ms)
@@ -54,9 +49,9 @@ class Hub:
         if due_ms is not None and due_ms <= self.now_ms:
             self.take(self.switch.on_deadline(self.now_ms))
 
-    def take(self, telling):
-        for told in filter(None, telling):
-            for side, change in {MESH: told.mesh, **told.leaves}.items():
+    def take(self, advertising):
+        for changes in filter(None, advertising):
+            for side, change in changes.items():
                 assert not self.told[side] & set(change.subscribe)
                 assert self.told[side] >= set(change.unsubscribe)
                 self.told[side] |= set(change.subscribe)
@@ -64,8 +59,7 @@ class Hub:
 
     def wanted_of(self, side):
         """What all others want of ``side``."""
-        silent = {side, MESH} if side == MESH else {side}
-        return set().union(*(self.wants[s] for s in SOURCES if s not in silent))
+        return set().union(*(self.wants[s] for s in SOURCES if s != side))
 
 
 @given(STEPS, st.integers(3, 24))
@@ -82,9 +76,9 @@ def test_each_side_is_asked_for_what_the_others_want_and_for_no_more_filters_tha
             wanted = hub.wanted_of(side)
             assert all(any(contains(wide, f) for wide in told) for f in wanted)
             assert len(told) <= most
-            asked = hub.switch.mesh if side == MESH else hub.switch.leaves[side]
-            assert asked.filters == told
-            assert len(asked) == len(told)
+            assert hub.switch.told_to(side) == told
+            count = len(hub.switch.mesh) if side is MESH else hub.switch.leaves.count_told_to(side)
+            assert count == len(told)
 
     hub.wait(2 * LINGER_MS)
     hub.wait(2 * LINGER_MS)
@@ -145,7 +139,7 @@ def test_what_leaves_want_is_kept_once_and_not_once_for_each_leaf():
         switch = Switch(map(BrokerId, range(leaves)), filters_max=60, linger_ms=0)
         for leaf in range(leaves):
             said = CoverChange(tuple(f"site/{leaf}/{each}" for each in range(50)), ())
-            _ = [*switch.on_leaf(BrokerId(leaf), said, Millis(0))]
+            _ = [*switch.change(BrokerId(leaf), said, Millis(0))]
             _ = [*switch.on_deadline(Millis(0))]
         size, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
