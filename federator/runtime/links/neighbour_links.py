@@ -165,7 +165,7 @@ class NeighbourLinks:
         self._last_conn = 0
 
     def fetch(self, hear: Callable[["NeighbourLink", MqttLink, Sequence[Inbound]], None]) -> None:
-        """Give ``hear`` what comes from our outboxes on neighbours' brokers; others send nothing."""
+        """Give ``hear`` what comes from our outboxes on neighbours' brokers."""
         self.on_fetched = hear
 
     def start(self) -> None:

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections import Counter
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from federator.protocol.filters import CoverChange, canonical, contains, matches
 from federator.protocol.leaves.switch import CLIENTS, Asked, Switch
 from federator.protocol.types import BrokerId, Millis
 from tests.protocol.leaves.test_bounded_cover import FILTERS
+from tests.transcripts import play, scenes
 
 LEAVES = (BrokerId(10), BrokerId(11), BrokerId(12))
 MESH = None
@@ -102,35 +104,40 @@ def test_nothing_is_taken_back_at_once_but_what_somebody_gave_up(steps, most):
             assert all(contains(f, filter_) and not adds for f in gone)
 
 
-def test_a_filter_that_is_given_up_lingers_when_others_were_part_of_it():
-    hub = Hub(24)
-    for filter_ in ("a/#", "a/b", "c/#"):
-        hub.step(LEAVES[0], True, filter_)
-    assert hub.told[MESH] == {"a/#", "c/#"}
+class Stage:
+    """A hub; ``hub 24`` has room for so many filters to each side.
 
-    hub.step(LEAVES[0], False, "a/#")
-    hub.step(LEAVES[0], False, "c/#")
+    ``mesh wants a/b c`` and ``10 drops a/b`` change the demand of a side or of ``clients``, and
+    ``wait`` passes the time in ms. Prints the changes that each side is told; ``leaves``: all.
+    """
 
-    # A member that is cut off logs for it what it knows by the wide one.
-    assert hub.told[MESH] == {"a/#", "a/b"}
-    hub.wait(LINGER_MS)
-    assert hub.told[MESH] == {"a/b"}
+    def do(self, command, *words):
+        if command == "hub":
+            self.hub = Hub(int(words[0]))
+            return
+        before = {side: set(told) for side, told in self.hub.told.items()}
+        if command == "wait":
+            self.hub.wait(int(words[0]))
+        else:
+            source = {"mesh": MESH, "clients": CLIENTS}.get(command) or int(command)
+            for filter_ in words[1:]:
+                self.hub.step(source, words[0] == "wants", filter_)
+        told = {side: changed(before[side], now) for side, now in self.hub.told.items()}
+        alike = len({told[leaf] for leaf in LEAVES}) == 1
+        named = {"mesh": told[MESH]} | ({"leaves": told[10]} if alike else {})
+        named |= {} if alike else {str(leaf): told[leaf] for leaf in LEAVES}
+        yield from (f"{side} {change}" for side, change in named.items() if change)
 
 
-def test_what_lingers_at_a_leaf_goes_on_lingering_when_that_leaf_wants_it_itself():
-    hub = Hub(9)
-    for filter_ in ("a", "b", "a/a"):
-        hub.step(LEAVES[0], True, filter_)
-    hub.step(LEAVES[0], False, "a")
-    hub.step(LEAVES[0], False, "b")
-    assert "+" in hub.told[LEAVES[1]]
+def changed(before, now):
+    return " ".join(
+        [*(f"+{f}" for f in sorted(now - before)), *(f"-{f}" for f in sorted(before - now))]
+    )
 
-    hub.step(LEAVES[1], True, "+")
 
-    assert "+" in hub.told[LEAVES[1]]
-    hub.wait(LINGER_MS)
-    assert "+" not in hub.told[LEAVES[1]]
-    assert "+" in hub.told[LEAVES[0]]
+@scenes(Path(__file__).with_name("switch.txt"))
+def test_transcript(path, number):
+    play(path, number, Stage())
 
 
 def test_what_leaves_want_is_kept_once_and_not_once_for_each_leaf():
@@ -148,7 +155,7 @@ def test_what_leaves_want_is_kept_once_and_not_once_for_each_leaf():
     assert kept(64) < 6 * kept(16)
 
 
-def test_what_is_told_for_two_reasons_counts_once():
+def test_a_filter_that_is_advertised_for_two_reasons_counts_once():
     asked = Asked(6, LINGER_MS)
     asked.update(["a", "b/c"], [], Millis(0))
     asked.update([], ["b/c"], Millis(0))
@@ -156,45 +163,6 @@ def test_what_is_told_for_two_reasons_counts_once():
 
     assert asked.filters == {"#", "a"}
     assert len(asked) == 2
-
-
-def test_a_leaf_does_not_hear_of_its_own_wishes():
-    hub = Hub(24)
-
-    hub.step(LEAVES[0], True, "a/b")
-
-    assert hub.told == {MESH: {"a/b"}, LEAVES[0]: set(), LEAVES[1]: {"a/b"}, LEAVES[2]: {"a/b"}}
-
-
-def test_what_became_part_of_a_wider_filter_is_asked_for_until_nobody_owes_it():
-    asked = Asked(9, LINGER_MS)
-    asked.update(["a/1", "b"], [], Millis(0))
-
-    change = asked.update(["a/2"], [], Millis(0))
-
-    assert change == CoverChange(("a/+",), ())
-    assert asked.filters == {"a/+", "a/1", "b"}
-    assert asked.next_deadline_ms() == LINGER_MS
-    assert asked.on_deadline(Millis(LINGER_MS)) == CoverChange((), ("a/1",))
-
-
-def test_what_nobody_wants_any_more_is_not_asked_for_at_once():
-    asked = Asked(9, LINGER_MS)
-    asked.update(["a/1", "b"], [], Millis(0))
-    asked.update(["a/2"], [], Millis(0))
-
-    change = asked.update([], ["a/1"], Millis(0))
-
-    assert "a/1" in change.unsubscribe
-    assert asked.filters >= {"a/2", "b"}
-
-
-def test_doubt_at_one_leaf_moves_nothing_else():
-    asked = Asked(9, LINGER_MS)
-    asked.update(["a/1", "b"], [], Millis(0))
-
-    assert asked.update(["#"], [], Millis(0)) == CoverChange(("#",), ())
-    assert asked.update([], ["#"], Millis(0)) == CoverChange((), ("#",))
 
 
 @given(st.sets(FILTERS, max_size=12), st.sets(FILTERS, max_size=12))
