@@ -50,15 +50,15 @@ class Straight(DirectLinks):
 
     def connect(self, agent, *, room=10_000):
         self.on_neighbour(N2, True)
-        peer = self._peers[N2]
+        self.peer = peer = self.peers[N2]
         peer.link = agent
         links = replace(self.settings.links, send_queue_bytes_max=room)
         self.settings = replace(self.settings, links=links)
-        self.on_up(N2, peer, agent)
+        peer.on_up(agent, False)
         self.sent = peer.sent
 
     def lose(self):
-        self.on_down(N2, self._peers[N2], self._peers[N2].link, "gone")
+        self.peer.on_down(self.peer.link, "gone")
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def lines():
     )
     made.transports.all.append(straight)
     yield made, straight, broker, agent
-    straight._port.close()
+    straight.port.close()
 
 
 def send(made, seq, *, urgent=False, flags=0, body=BODY):
