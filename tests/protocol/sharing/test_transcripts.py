@@ -1,8 +1,12 @@
-"""What is owed is sent until confirmed, given to others when its receiver is gone, and bounded."""
+"""Which broker serves a group, and what is owed to it until that is confirmed."""
 
+from collections import Counter
 from pathlib import Path
 
+from federator.protocol.messages.group_records import MemberRecord
+from federator.protocol.sharing.assignment import Assignment
 from federator.protocol.sharing.ledger import Held, Ledger, Owed
+from federator.protocol.sharing.membership import Membership
 from tests.protocol.sharing.test_ledger import GROUPS, SPANS
 from tests.transcripts import play, scenes
 
@@ -63,6 +67,92 @@ def sent(sends):
     return [f"sends {' '.join(names)}"] if names else []
 
 
+class AssignmentStage:
+    """Members of groups at brokers, and what one broker decides.
+
+    ``members 1:2 2:1x`` are two members of ``$share/g/jobs/#`` at broker 1, and one beside ordinary
+    subscribers at broker 2; ``members h/x/+ 1:1`` names a group and its filter. ``here 9`` decides
+    for broker 9. ``share``, ``taken`` and ``again`` print how often each broker is picked.
+    """
+
+    def __init__(self):
+        self.known = Membership()
+
+    def do(self, command, *words):
+        yield from getattr(self, f"_{command}")(*words) or ()
+
+    def _members(self, *words):
+        for record in members_in(words):
+            self.known.add(record)
+            self.known.reach(record.broker)
+
+    def _left(self, *words):
+        for record in members_in(words):
+            self.known.discard(record)
+
+    def _brokers(self):
+        members = self.known.brokers(JOBS).items()
+        yield ", ".join(f"{broker}: {found.count}" for broker, found in members) or "none"
+
+    def _lost(self, broker):
+        self.known.reach(int(broker), False)
+
+    def _why(self, group):
+        yield str(self.known.why_inexact(key_in(group)))
+
+    def _here(self, broker, *options):
+        fields = dict(option.partition("=")[::2] for option in options)
+        orphans = frozenset(key_in(text) for text in [fields.get("orphan")] if text)
+        self.made = Assignment(int(broker), stand_ins_max=int(fields.get("stand_ins_max", 8)))
+        self.made.update(self.known, watched="watched" in fields, orphans=orphans)
+        yield f"stand-ins {named(self.made.stand_ins)}"
+        yield f"wants {', '.join(sorted(self.made.wanted)) or 'nothing'}"
+
+    def _share(self, topic, count="1"):
+        share = self.made.share(topic)
+        yield from [*turns(share.picks, int(count))] or ["no picks"]
+        facts = {"served here": share.served_here, "stood in": share.stood_in}
+        yield from [fact for fact, holds in facts.items() if holds]
+        if share.orphans:
+            yield f"kept for {', '.join(map('/'.join, share.orphans))}"
+
+    def _taken(self, topic, count="1"):
+        pick = self.made.taken(topic)
+        yield from [*turns([pick] if pick else [], int(count))] or ["no members elsewhere"]
+
+    def _again(self, count, *groups):
+        yield from [*turns(self.made.again(map(key_in, groups)), int(count))] or ["no picks"]
+
+    def _knows(self, *groups):
+        yield ", ".join(str(self.made.knows(key_in(group))) for group in groups)
+
+
+JOBS = ("g", "jobs/#")
+
+
+def key_in(text):
+    group, _, filter_ = text.partition("/")
+    return group, filter_
+
+
+def members_in(words):
+    key, pairs = (key_in(words[0]), words[1:]) if "/" in words[0] else (JOBS, words)
+    for broker, count in (pair.split(":") for pair in pairs):
+        yield MemberRecord(int(broker), int(count.rstrip("x")), count.endswith("x"), *key)
+
+
+def named(by_key):
+    return ", ".join(f"{'/'.join(key)} {count}" for key, count in by_key.items()) or "none"
+
+
+def turns(picks, count):
+    """For each pick how often each broker is next, and for the groups of the pick."""
+    for pick in picks:
+        found = Counter(pick.next() for _ in range(count))
+        served = " ".join(map("/".join, pick.serves))
+        yield f"{', '.join(f'{broker}: {n}' for broker, n in sorted(found.items()))} for {served}"
+
+
 @scenes(*Path(__file__).parent.glob("*.txt"))
 def test_transcript(path, number):
-    play(path, number, Stage())
+    play(path, number, AssignmentStage() if path.stem == "assignment" else Stage())
