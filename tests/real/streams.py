@@ -4,6 +4,7 @@ import contextlib
 from itertools import pairwise
 
 from federator.errors import LinkError
+from tests.real.flow import running
 from tests.real.plain_agents import settled
 from tests.real.polling import until
 
@@ -47,3 +48,12 @@ async def all_came(streams, begun):
         assert not twice, f"{name}: {len(twice)} came twice, {twice[0]} to {twice[-1]}"
         late = [n for before, n in pairwise(taker.order) if first <= n < before]
         assert not late, f"{name}: {len(late)} came late, {late[:5]}"
+
+
+@contextlib.asynccontextmanager
+async def flowing(streams, *, ends=all_came):
+    """Run ``streams``; do what is to harm none once they flow, and see that everything came."""
+    async with running(*clients(streams)):
+        begun = await begin(streams)
+        yield
+        await ends(streams, begun)

@@ -15,7 +15,7 @@ from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.retained.retained_clients import client
-from tests.real.streams import all_came, begin, clients
+from tests.real.streams import begin, clients, flowing
 
 FIRST_S = 0.5
 """Ten times what a first publication may take after a SUBSCRIBE, from leaf to leaf."""
@@ -86,11 +86,8 @@ WAYS = [(11, 21), (21, 12), (11, 12), (11, 2), (1, 11), (22, 11), (2, 22), (12, 
 async def test_publications_cross_hubs_once_and_in_order(grid, qos):
     streams = [grid.stream(*way, qos=qos, rate_hz=50) for way in WAYS]
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(2)
-
-        await all_came(streams, begun)
     for leaf in LEAVES:
         told = await grid.agents[leaf].status()
         assert told["ready"]
@@ -133,15 +130,12 @@ async def test_the_first_publication_after_a_subscribe_comes_soon(grid):
 async def test_who_is_away_for_a_while_misses_nothing(grid, frozen):
     streams = [grid.stream(*way) for way in ((11, 21), (21, 11), (11, 12))]
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(5)
         os.kill(grid.agents[frozen].pid, signal.SIGSTOP)
         await asyncio.sleep(8)
         os.kill(grid.agents[frozen].pid, signal.SIGCONT)
         await asyncio.sleep(1)
-
-        await all_came(streams, begun)
 
 
 @pytest.mark.parametrize("victim", [11, 1])
@@ -149,15 +143,12 @@ async def test_who_is_away_for_a_while_misses_nothing(grid, frozen):
 async def test_a_killed_agent_comes_back_and_nothing_is_missing(grid, victim):
     streams = [grid.stream(*way) for way in ((11, 21), (21, 11), (12, 11))]
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(5)
         grid.agents[victim].kill9()
         await asyncio.sleep(1)
         await grid.agents[victim].start()
         await asyncio.sleep(1)
-
-        await all_came(streams, begun)
 
 
 async def test_a_retained_value_is_there_for_who_comes_later(grid):
