@@ -283,5 +283,6 @@ async def test_its_login_opens_no_topics_of_others(scene):
 
     assert {topic for topic, _ in ear.came} == {"$fed/fed.leaves.11/health"}
     assert sum(told["counters"]["control_malformed"].values()) == 0
-    assert not named(scene.hub, "trust.refused")
+    for agent in scene.agents:
+        assert not named(agent, "trust.refused")
     await scene.refused()

@@ -9,20 +9,9 @@ from lab.grid.running import JoinedGrid
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.metrics_page import metrics, values
-from tests.real.polling import until
+from tests.real.plain_agents import gets_through
 
 TWELVE = 12
-ARRIVES_S = 60.0
-
-
-async def gets_through(publisher, subscriber):
-    """Wait until what is published from now on arrives."""
-    number = publisher.sent
-    await until(
-        lambda: any(came >= number for came in list(subscriber.came)[-50:]),
-        "publications arrive",
-        deadline_s=ARRIVES_S,
-    )
 
 
 @pytest.mark.timeout(600)
