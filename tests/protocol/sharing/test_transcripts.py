@@ -32,7 +32,7 @@ class Stage:
 
     def _owe(self, now_ms, to, size="10"):
         run = b"x" * int(size)
-        sends = self.ledger.owe(int(to), GROUPS, run, 1, since_ms=now_ms, now_ms=now_ms)
+        sends = self.ledger.owe(int(to), Held(GROUPS, run, 1, now_ms), now_ms=now_ms)
         return ["no room"] if sends is None else sent(sends)
 
     def _confirm(self, now_ms, to, *ranges):

@@ -132,7 +132,7 @@ class Stage:
             counters=self.counters,
             send_to=self._send_to,
             pass_on=self.origin.pass_on,
-            settle_s=0.0,
+            settle_ms=0,
         )
 
     def _send_to(self, broker, parts, size, count):
