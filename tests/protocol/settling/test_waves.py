@@ -345,7 +345,7 @@ def test_waves_of_any_kind_raise_nothing_and_are_bounded():
         network.nodes[2].handle(Received(wave), now_ms=network.now_ms + 10_000)
 
     assert understood > 200
-    assert len(network.nodes[2].settling._passing) <= WAVES_MAX
+    assert len(network.nodes[2].settling._waves) <= WAVES_MAX
 
 
 class Counting:
