@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from federator.protocol.custody.custodian import Custodian
 from federator.protocol.effects import Pause, Proceed
 from federator.protocol.events import HubChosen
-from federator.protocol.leaves.hub_choice import Choice, HubChoice
+from federator.protocol.leaves.hub_choice import HubChoice
 from federator.protocol.leaves.serving import Serving
 from federator.protocol.leaves.stamps import Stamps
 from federator.protocol.links.links import Links
@@ -113,7 +113,7 @@ class LeafServing:
             # The remaining hub waits for the announcement that it serves.
             self.choose_among((neighbour,), now, return_after_ms=0)
         if self.choice is not None:
-            self._follow(self.choice, self.choice.on_link(neighbour, up, now))
+            self._follow(self.choice.on_link(neighbour, up, now))
 
     def prefer(self, hubs: Sequence[BrokerId], now: Now, *, return_after_ms: int) -> None:
         """Set other hubs, or another order of hubs; there may have been only one before."""
@@ -127,7 +127,7 @@ class LeafServing:
     def return_now(self, now: Now) -> None:
         """Return to the preferred hub now, by order of the operator."""
         if self.choice is not None:
-            self._follow(self.choice, self.choice.return_now(now))
+            self._follow(self.choice.return_now(now))
 
     def perform(self, effect: Pause | Proceed) -> None:
         """Stop or resume the exchange with a broker, and note the decision."""
@@ -151,7 +151,7 @@ class LeafServing:
         """Reconsider the choice if it is due, and touch the note now and then while served."""
         if self.choice is None:
             return
-        self._follow(self.choice, self.choice.on_time(now))
+        self._follow(self.choice.on_time(now))
         noted = self._noted == self._serving.served
         if self.choice.is_served and noted and now.ms >= self._touched_ms + TOUCH_GAP_MS:
             self._touched_ms = now.ms
@@ -176,7 +176,6 @@ class LeafServing:
             self._stamps.stamping = True
             self._on_roaming()
 
-    def _follow(self, choosing: HubChoice, choice: Choice | None) -> None:
-        if choice is not None:
-            others, since_us = choosing.others, choice.since_us
-            self._handle(HubChosen(choice.hub, others, since_us, choice.resumes))
+    def _follow(self, chosen: HubChosen | None) -> None:
+        if chosen is not None:
+            self._handle(chosen)

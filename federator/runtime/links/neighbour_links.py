@@ -161,7 +161,6 @@ class NeighbourLinks:
         # Publishes a mark in an outbox on our own broker.
         self.mark: Callable[[NeighbourLink], None] = lambda neighbour: None
         self._by_conn: dict[ConnId, NeighbourLink] = {}
-        self._by_link: dict[MqttLink, NeighbourLink] = {}
         self._last_conn = 0
 
     def fetch(self, hear: Callable[["NeighbourLink", MqttLink, Sequence[Inbound]], None]) -> None:
@@ -300,7 +299,6 @@ class NeighbourLinks:
             data.mark = lambda: self.mark(neighbour)
         if neighbour.takes_outbox:
             self._take_outbox(neighbour)
-        self._by_link |= dict.fromkeys(neighbour.links, neighbour)
         neighbour.tasks = tuple(
             self.tasks.create_task(link.run(), name=f"link to {neighbour.address}")
             for link in neighbour.links
@@ -345,8 +343,9 @@ class NeighbourLinks:
         return self._by_conn.get(conn)
 
     def having(self, link: MqttLink) -> NeighbourLink | None:
-        """The link that ``link`` belongs to, or ``None`` when it is gone."""
-        return self._by_link.get(link)
+        """The link that ``link`` belongs to, if it leads to a neighbour."""
+        observer = link.observer
+        return observer.neighbour if isinstance(observer, NeighbourObserver) else None
 
     def hang_up(self, conn: ConnId) -> None:
         """Close ``conn`` for good."""
@@ -378,8 +377,6 @@ class NeighbourLinks:
     def _end(self, neighbour: NeighbourLink) -> None:
         self.all.remove(neighbour)
         self._log_down(neighbour)
-        for link in neighbour.links:
-            del self._by_link[link]
         for task in neighbour.tasks:
             task.cancel()
 

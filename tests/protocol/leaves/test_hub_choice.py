@@ -40,7 +40,7 @@ class Stage:
         for chosen in getattr(self, f"_{command}")(int(now_ms), *words) or ():
             if chosen is not None:
                 since = f", from {(chosen.since_us - START_US) // 1_000}" * (chosen.since_us > 0)
-                others = ", ".join(map(str, sorted(self.choice.others)))
+                others = ", ".join(map(str, sorted(chosen.others)))
                 yield f"{chosen.hub} serves and not {others}{since}{', resumes' * chosen.resumes}"
         if self.choice.is_served != served:
             yield "not served" if served else "served"

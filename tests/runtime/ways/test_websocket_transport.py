@@ -233,7 +233,7 @@ async def test_what_came_is_taken_before_the_end_is_told():
 
 
 async def test_a_server_that_hangs_up_at_once_is_told():
-    async with connected(early=frame(b"", CLOSE)) as (server, taker):
+    async with connected(early=frame(b"", CLOSE)) as (_, taker):
         await until(lambda: taker.lost, "lost")
 
         assert taker.lost == [None]
