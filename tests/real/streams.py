@@ -4,11 +4,23 @@ import contextlib
 from itertools import pairwise
 
 from federator.errors import LinkError
-from tests.real.flow import running
+from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import settled
 from tests.real.polling import until
 
 LONG_KEPT_S = 120.0
+
+
+def stream(here, there, topic, wanted=None, *, name="", qos=0, rate_hz=100):
+    """A publisher at one broker, and a subscriber, whose session lasts, at another."""
+    sender = Publisher(here.port, topic, client_id=f"{name}-pub", qos=qos, rate_hz=rate_hz)
+    return sender, Subscriber(there.port, wanted or topic, client_id=f"{name}-sub", qos=qos)
+
+
+def both_ways(here, there, **how):
+    """A stream from each of two brokers to the other."""
+    ways = (("forth", here, there), ("back", there, here))
+    return [stream(a, b, f"{name}/1", f"{name}/#", name=name, **how) for name, a, b in ways]
 
 
 def clients(streams):

@@ -1,7 +1,7 @@
 """Two agents, each with its broker, whose frames go past the brokers over roads that fail."""
 
-from tests.real.flow import Publisher, Subscriber
 from tests.real.plain_agents import eventually, linked
+from tests.real.streams import stream
 from tests.real.trust.test_signed import Office
 
 
@@ -71,8 +71,4 @@ class TransportPair:
 
     def stream(self, *, qos=0, rate_hz=300):
         """A publisher at the first broker, and a subscriber at the second."""
-        sender, taker = (broker.port for broker in self.brokers)
-        return (
-            Publisher(sender, "a/b", client_id="pub", qos=qos, rate_hz=rate_hz),
-            Subscriber(taker, "a/#", client_id="sub", qos=qos),
-        )
+        return stream(*self.brokers, "a/b", "a/#", qos=qos, rate_hz=rate_hz)

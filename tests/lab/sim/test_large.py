@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from federator.protocol.custody.destination import Destination
 from federator.protocol.filters import CoverChange
-from federator.protocol.leaves.switch import Switch, Told
+from federator.protocol.leaves.switch import Switch
 from lab.cli import sim_large
 from lab.sim.large.plan import draw, room_for
 from lab.sim.large.run import PUBLICATIONS, run
@@ -52,26 +52,28 @@ def test_in_areas_a_hub_knows_less_and_all_stand_survive_deaths_and_heal():
 
 
 def test_a_hub_that_does_not_tell_the_mesh_what_leaves_want_is_found(monkeypatch):
-    real = Switch.on_leaf
+    real = Switch.change
 
-    def silent(self, leaf, change, now_ms):
-        told = [*real(self, leaf, change, now_ms)]
-        self.mesh.update(change.unsubscribe, change.subscribe, now_ms)
-        yield from (Told(leaves=each.leaves) for each in told if each is not None)
+    def silent(self, source, demand, now_ms):
+        for changes in real(self, source, demand, now_ms):
+            of_leaf = changes is not None and isinstance(source, int)
+            yield {k: v for k, v in changes.items() if k is not None} if of_leaf else changes
+        if isinstance(source, int):
+            self.mesh.update(demand.unsubscribe, demand.subscribe, now_ms)
 
-    monkeypatch.setattr(Switch, "on_leaf", silent)
+    monkeypatch.setattr(Switch, "change", silent)
 
     assert "does not ask for" in story(deaths=0).violation
 
 
 def test_a_leaf_that_is_not_told_of_others_is_found(monkeypatch):
-    real = Switch.on_mesh
+    real = Switch.change
 
-    def narrow(self, change, now_ms):
-        some = [filter for filter in change.subscribe if not filter.endswith("1/#")]
-        return real(self, CoverChange(tuple(some), change.unsubscribe), now_ms)
+    def narrow(self, source, demand, now_ms):
+        some = [f for f in demand.subscribe if source is not None or not f.endswith("1/#")]
+        return real(self, source, CoverChange(tuple(some), demand.unsubscribe), now_ms)
 
-    monkeypatch.setattr(Switch, "on_mesh", narrow)
+    monkeypatch.setattr(Switch, "change", narrow)
 
     assert "is not told that somebody wants" in story(deaths=0, room=3_000).violation
 

@@ -36,12 +36,13 @@ def acknowledges_early(monkeypatch):
 
 def misses_a_filter(monkeypatch):
     """What a leaf wants is summed up so that one filter is left out."""
-    hear = Switch.on_leaf
+    hear = Switch.change
 
-    def hear_less(self, leaf, change, now_ms):
-        return hear(self, leaf, CoverChange(change.subscribe[:-1], change.unsubscribe), now_ms)
+    def hear_less(self, source, demand, now_ms):
+        less = CoverChange(demand.subscribe[:-1], demand.unsubscribe)
+        return hear(self, source, less if isinstance(source, int) else demand, now_ms)
 
-    monkeypatch.setattr(Switch, "on_leaf", hear_less)
+    monkeypatch.setattr(Switch, "change", hear_less)
 
 
 def both_serve(monkeypatch):

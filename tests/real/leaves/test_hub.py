@@ -11,11 +11,11 @@ import time
 
 import pytest
 
-from tests.real.flow import Publisher, Subscriber, running
+from tests.real.flow import Subscriber, running
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.retained.retained_clients import client
-from tests.real.streams import begin, clients, flowing
+from tests.real.streams import begin, clients, flowing, stream
 
 FIRST_S = 0.5
 """Ten times what a first publication may take after a SUBSCRIBE, from leaf to leaf."""
@@ -34,12 +34,9 @@ class Grid:
 
     def stream(self, giver, taker, *, topic=None, qos=1, rate_hz=100):
         """A publisher and a subscriber, whose session lasts, at two brokers."""
-        topic = topic or f"site/{giver}/to/{taker}"
-        name = f"{giver}-{taker}-{topic.replace('/', '-')}"
-        return (
-            Publisher(self.port(giver), topic, client_id=f"p-{name}", qos=qos, rate_hz=rate_hz),
-            Subscriber(self.port(taker), topic, client_id=f"s-{name}", qos=qos),
-        )
+        name = f"{giver}-{taker}-{(topic or '').replace('/', '-')}"
+        way = self.brokers[giver], self.brokers[taker], topic or f"site/{giver}/to/{taker}"
+        return stream(*way, name=name, qos=qos, rate_hz=rate_hz)
 
 
 def all_leaves_up(*ids):

@@ -11,11 +11,10 @@ import time
 
 import pytest
 
-from tests.real.flow import Publisher, Subscriber
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
 from tests.real.retained.retained_clients import client
-from tests.real.streams import flowing
+from tests.real.streams import flowing, stream
 from tests.real.undisturbed import tell
 
 HUBS = (1, 2, 3)
@@ -86,13 +85,8 @@ class Grid:
         return [p for p, dies in ((self.agents[hub], agent), (self.brokers[hub], broker)) if dies]
 
     def stream(self, giver, taker, *, qos=1, rate_hz=RATE_HZ):
-        topic = f"site/{giver}/to/{taker}"
-        name = f"{giver}-{taker}"
-        sender = Publisher(
-            self.brokers[giver].port, topic, client_id=f"p-{name}", qos=qos, rate_hz=rate_hz
-        )
-        taker = Subscriber(self.brokers[taker].port, topic, client_id=f"s-{name}", qos=qos)
-        return sender, taker
+        way = self.brokers[giver], self.brokers[taker], f"site/{giver}/to/{taker}"
+        return stream(*way, name=f"{giver}-{taker}", qos=qos, rate_hz=rate_hz)
 
 
 def served_by(hub):

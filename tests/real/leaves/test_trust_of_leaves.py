@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from tests.real.agent_log import named
-from tests.real.flow import Publisher, Subscriber, running
+from tests.real.flow import running
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
+from tests.real.streams import stream
 from tests.real.trust.test_signed import Office, keys
 
 
@@ -51,8 +52,7 @@ async def test_a_signed_leaf_becomes_a_member(plain, offices):
         more=mesh.section(11),
         top=f'former = "{leaf.config_path}"',
     )
-    sender = Publisher(home.port, "a/b", client_id="pub", qos=1)
-    taker = Subscriber(hub_broker.port, "a/#", client_id="sub", qos=1)
+    sender, taker = stream(home, hub_broker, "a/b", "a/#", qos=1)
 
     async with running(sender, taker):
         await gets_through(sender, taker)

@@ -11,10 +11,10 @@ import mqtt5
 import pytest
 
 from tests.real.client import Client
-from tests.real.flow import Publisher, Subscriber, running
+from tests.real.flow import running
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
-from tests.real.streams import all_came, begin, clients, flowing, none_lost
+from tests.real.streams import all_came, begin, both_ways, clients, flowing, none_lost
 from tests.real.trust.test_signed import Office
 
 NOWHERE = "mqtt://127.0.0.1:1"
@@ -46,15 +46,8 @@ class Pair:
             )
 
     def streams(self, *, qos=1, rate_hz=300):
-        """Publishers and subscribers, from the site and from the hub; their sessions last."""
-        ways = (("site", self.inside, self.outside), ("hub", self.outside, self.inside))
-        made = []
-        for name, here, there in ways:
-            topic = f"from/{name}"
-            sender = Publisher(here.port, topic, client_id=name, qos=qos, rate_hz=rate_hz)
-            taker = Subscriber(there.port, topic, client_id=f"of-{name}", qos=qos)
-            made.append((sender, taker))
-        return made
+        """From the site and from the hub."""
+        return both_ways(self.inside, self.outside, qos=qos, rate_hz=rate_hz)
 
 
 @pytest.fixture
