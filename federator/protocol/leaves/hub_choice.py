@@ -58,7 +58,7 @@ class HubChoice:
         served_until_us: int = 0,
     ) -> None:
         self.hub = served_by  # perhaps no longer one of our hubs
-        self._said_us = served_since_us  # the hub may not have received it yet
+        self._announced_us = served_since_us  # the hub may not have received it yet
         self._hubs = tuple(hubs)
         self._look_back_us = (look_back_ms + LOOK_BACK_MS) * 1_000
         self._return_after_ms = return_after_ms
@@ -146,7 +146,7 @@ class HubChoice:
         since_us = max(1, self._behind_us - look_back_us) if moved else 0
         self.hub, self._served_ms, self._chosen = hub, now.ms, True
         if hub == before and resumes:
-            return HubChosen(hub, self.others, self._said_us, resumes=True)
+            return HubChosen(hub, self.others, self._announced_us, resumes=True)
         return HubChosen(hub, self.others, since_us)
 
     def _wake_up(self, now: Now) -> None:

@@ -195,11 +195,11 @@ class Leaves:
         # Until when filters with one leaf's demand are still shown to it.
         self._moved: dict[str, Millis] = {}
 
-    def told_to(self, leaf: BrokerId) -> frozenset[str]:
+    def advertised_to(self, leaf: BrokerId) -> frozenset[str]:
         """All filters advertised to ``leaf`` now."""
         return frozenset(f for f in self._asked.filters if self._kept_from.get(f) != leaf)
 
-    def count_told_to(self, leaf: BrokerId) -> int:
+    def count_advertised_to(self, leaf: BrokerId) -> int:
         """The number of filters advertised to ``leaf`` now, without collecting them."""
         return len(self._asked) - sum(hidden == leaf for hidden in self._kept_from.values())
 
@@ -342,9 +342,9 @@ class Switch:
         mesh = self.mesh.recall(before.get(None, ()), now_ms)
         return {None: mesh, **self.leaves.recall(leaves, now_ms)}
 
-    def told_to(self, side: Side) -> frozenset[str]:
+    def advertised_to(self, side: Side) -> frozenset[str]:
         """All filters advertised to ``side`` now."""
-        return self.mesh.filters if side is None else self.leaves.told_to(side)
+        return self.mesh.filters if side is None else self.leaves.advertised_to(side)
 
     def wishes(self, topic: str) -> Iterator[tuple[str, int]]:
         """Filters of clients here and of leaves that match ``topic``; how many sides want each."""

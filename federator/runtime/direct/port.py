@@ -204,8 +204,8 @@ class _Caller(PacketTransport):
         if self.neighbour is None:
             return self._on_greeting(chunk)
         read = read_packets(chunk, packets_max=PACKETS_PER_TURN_MAX)
-        if read.said:
-            self._on_messages(self.neighbour, read.said)
+        if read.messages:
+            self._on_messages(self.neighbour, read.messages)
         for _ in range(read.pings):
             self.send(PingRespPacket().write(), urgent=True, refusable=False)
         return read.used

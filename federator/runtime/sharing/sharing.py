@@ -43,7 +43,7 @@ from federator.runtime.sharing.origin import ShareCounters, ShareOrigin
 LISTED_MAX: Final = 1_000
 """Groups in one answer about our state."""
 
-INEXACT_TOLD_MAX: Final = 1_000
+INEXACT_LOGGED_MAX: Final = 1_000
 """Inexact groups that we remember as logged."""
 
 INEXACT_AT_ONCE_MAX: Final = 16
@@ -131,7 +131,7 @@ class Sharing:
         self._orphans_timer = DeadlineTimer(self._on_orphans_old)
         self._changed = False
         self._logged_inexact: dict[GroupKey, str] = {}
-        self._untold: dict[GroupKey, None] = {}
+        self._unchecked: dict[GroupKey, None] = {}
         self.stand_ins = StandIns(self.make_link, self._on_taken)
         self.origin = ShareOrigin(
             self_id=self.self_id,
@@ -333,19 +333,19 @@ class Sharing:
 
     def _log_inexact(self) -> None:
         """Log which groups cannot be served exactly once, and why, once for each reason; soon."""
-        if not self._untold:
+        if not self._unchecked:
             asyncio.get_running_loop().call_soon(self._log_some_inexact)
-        self._untold.update(dict.fromkeys((*self.membership.groups, *self._logged_inexact)))
+        self._unchecked.update(dict.fromkeys((*self.membership.groups, *self._logged_inexact)))
 
     def _log_some_inexact(self) -> None:
         logged = self._logged_inexact
-        for key in list(islice(self._untold, INEXACT_AT_ONCE_MAX)):
-            del self._untold[key]
+        for key in list(islice(self._unchecked, INEXACT_AT_ONCE_MAX)):
+            del self._unchecked[key]
             reason = self.membership.why_inexact(key)
             if reason is None:
                 logged.pop(key, None)
-            elif logged.get(key) != reason and (key in logged or len(logged) < INEXACT_TOLD_MAX):
+            elif logged.get(key) != reason and (key in logged or len(logged) < INEXACT_LOGGED_MAX):
                 logged[key] = reason
                 _log.warning("share.inexact", group=key[0], filter=key[1], reason=reason)
-        if self._untold:
+        if self._unchecked:
             asyncio.get_running_loop().call_soon(self._log_some_inexact)

@@ -212,7 +212,7 @@ class Hubs:
         self._stamping.discard(id)
         self._offsets.pop(id, None)
         before, self.switches[id] = self.switches[id], self._new_switch(id)
-        asked = {side: before.told_to(side) for side in (None, *self._world.beside[id])}
+        asked = {side: before.advertised_to(side) for side in (None, *self._world.beside[id])}
         self.switches[id].recall(asked, self._world.now_ms)
 
     # --- who may miss what ---
@@ -395,4 +395,4 @@ class Hubs:
         )
 
     def _asked(self, id: BrokerId) -> frozenset[str]:
-        return self.switches[self.hub_of(id)].told_to(id if id in self.ports else None)
+        return self.switches[self.hub_of(id)].advertised_to(id if id in self.ports else None)

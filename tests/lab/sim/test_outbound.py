@@ -12,7 +12,7 @@ def drawn(seed):
 
 
 def test_who_does_not_say_that_it_comes_for_what_is_said_is_never_linked(monkeypatch):
-    monkeypatch.setattr(LinkConnection, "address_told", lambda self, ours: ours)
+    monkeypatch.setattr(LinkConnection, "announced_address", lambda self, ours: ours)
 
     found = [run(drawn(seed)).violation for seed in range(MUTANT_SEEDS_MAX)]
 

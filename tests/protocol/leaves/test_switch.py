@@ -78,8 +78,12 @@ def test_each_side_is_asked_for_what_the_others_want_and_for_no_more_filters_tha
             wanted = hub.wanted_of(side)
             assert all(any(contains(wide, f) for wide in told) for f in wanted)
             assert len(told) <= most
-            assert hub.switch.told_to(side) == told
-            count = len(hub.switch.mesh) if side is MESH else hub.switch.leaves.count_told_to(side)
+            assert hub.switch.advertised_to(side) == told
+            count = (
+                len(hub.switch.mesh)
+                if side is MESH
+                else hub.switch.leaves.count_advertised_to(side)
+            )
             assert count == len(told)
 
     hub.wait(2 * LINGER_MS)
