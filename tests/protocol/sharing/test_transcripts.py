@@ -7,6 +7,8 @@ from federator.protocol.messages.group_records import MemberRecord
 from federator.protocol.sharing.assignment import Assignment
 from federator.protocol.sharing.ledger import Held, Ledger, Owed
 from federator.protocol.sharing.membership import Membership
+from federator.protocol.sharing.parcels import Arrivals
+from federator.protocol.sharing.returns import Returns, publication_name
 from tests.protocol.sharing.test_ledger import GROUPS, SPANS
 from tests.transcripts import play, scenes
 
@@ -127,7 +129,53 @@ class AssignmentStage:
         yield ", ".join(str(self.made.knows(key_in(group))) for group in groups)
 
 
+class ArrivalStage:
+    """Parcels of epoch 7 from neighbour 1, and notes about what we published at time 0.
+
+    ``admit 1:2`` is parcel 2 of origin 1, ``published 1:2 10`` its position in what our broker
+    gets, and ``settle 9`` what that acknowledged. ``noted jobs/1 x 3`` is the third try to publish,
+    and ``back jobs/1 x`` prints which try came back.
+    """
+
+    def __init__(self):
+        self.arrivals, self.returns = Arrivals(), Returns()
+
+    def do(self, command, *words):
+        arrivals = self.arrivals
+        match command, *words:
+            case "admit", *names:
+                firsts = [arrivals.admit(origin, 7, n, sender=1) for origin, n in pairs(names)]
+                yield f"{sum(firsts)} new of {len(firsts)}"
+            case "published", *names, position:
+                for origin, number in pairs(names):
+                    arrivals.published(origin, 7, number, int(position))
+            case "settle", through:
+                arrivals.settle(int(through))
+                for origin, told in arrivals.confirmations():
+                    assert told.epoch == 7
+                    ranges = " ".join(f"{first}-{last}" for first, last in told.ranges[:3])
+                    more = f" and {len(told.ranges) - 3} more" * (len(told.ranges) > 3)
+                    yield f"confirms {ranges}{more} to {origin}"
+                yield "busy" if arrivals.busy else "idle"
+            case "noted", topic, payload, tries:
+                name = publication_name(topic, payload.encode())
+                self.returns.note(name, int(tries), now_ms=0)
+            case "back", topic, payload:
+                name = publication_name(topic, payload.replace("NUL", "\0").encode())
+                yield str(self.returns.take(name, now_ms=0))
+
+
+def pairs(names):
+    """``1:1`` or ``2:1-999/2``: every second number."""
+    for origin, numbers in (name.split(":") for name in names):
+        first, _, rest = numbers.partition("-")
+        last, _, step = rest.partition("/")
+        for number in range(int(first), int(last or first) + 1, int(step or 1)):
+            yield int(origin), number
+
+
 JOBS = ("g", "jobs/#")
+STAGES = {"arrivals": ArrivalStage, "assignment": AssignmentStage, "ledger": Stage}
 
 
 def key_in(text):
@@ -155,4 +203,4 @@ def turns(picks, count):
 
 @scenes(*Path(__file__).parent.glob("*.txt"))
 def test_transcript(path, number):
-    play(path, number, AssignmentStage() if path.stem == "assignment" else Stage())
+    play(path, number, STAGES[path.stem]())
