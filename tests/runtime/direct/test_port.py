@@ -126,9 +126,9 @@ class Stage:
 
     ``call NAME SAID ...`` connects and sends; ``from=ADDRESS`` and ``socket`` are other ways.
     ``say`` sends more, ``hear NAME 2`` awaits so many answers, and ``ends`` that the port hangs up.
-    ``refused 10+`` awaits that many refusals. ``crowd`` connects so many that send nothing. SAID is of ``SAID``, ``frame:x`` or ``urgent:x``;
-    with keys ``greet``, ``sealed:x``, and ``made:3``, one of the frames that ``make`` sealed.
-    Prints answers, and the frames that the port took.
+    ``crowd`` connects so many that send nothing, and ``refused 10+`` awaits refusals. SAID is of
+    ``SAID``, ``frame:x`` or ``urgent:x``; with keys ``greet``, ``sealed:x``, and ``made:3``, one of
+    the frames that ``make`` sealed. Prints answers, and the frames that the port took.
     """
 
     def __init__(self):
