@@ -114,7 +114,9 @@ class Asked:
         everything = {f for f in fresh if is_match_all(f)}
         concerned = new | old | gone | everything
         beside = self._all | self._lingering.keys()
-        before = {f for f in concerned if f in beside or f in old or (f in self.cover) > (f in new)}
+        before = {
+            f for f in concerned if f in beside or f in old or (f in self.cover and f not in new)
+        }
         self._all = (self._all | everything) - gone
         for filter in sorted(concerned):
             if filter in new or filter in gone - apart:
