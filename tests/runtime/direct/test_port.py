@@ -11,6 +11,7 @@ import sys
 import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from mqtt5 import ConnAckPacket, ConnectPacket, DisconnectPacket, PingReqPacket, PublishPacket
@@ -19,8 +20,7 @@ from federator.errors import ConfigError
 from federator.protocol.trust.guard import DATA
 from federator.protocol.trust.sealed_connection import DRAWN_BYTES, greet, welcomed
 from federator.protocol.types import BrokerId
-from federator.runtime.direct import port as p
-from federator.runtime.direct.port import DirectPort
+from federator.runtime.direct.port import STRANGERS_MAX, DirectPort
 from federator.runtime.direct.wire import CONFIRM_TOPIC, CONFIRMATION, DIRECT_TOPIC, URGENT_TOPIC
 from federator.runtime.mqtt.wire import read_packets
 from tests.protocol.trust.key_maker import KeyMaker
@@ -135,7 +135,7 @@ class Stage:
         self.loop, self.callers, self.heard = asyncio.new_event_loop(), {}, Heard()
         self.stack = ExitStack()
         self.folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
-        self.refusals, self.neighbour, self.former = [], None, p.GREETING_S
+        self.refusals, self.neighbour = [], None
         self.loop.run_until_complete(
             self._open(DirectPort("127.0.0.1:0", self.folder / "2", self.heard))
         )
@@ -158,7 +158,6 @@ class Stage:
         return [*lines, f"takes {taken}"]
 
     def close(self):
-        p.GREETING_S = self.former
         self.loop.run_until_complete(self._close())
         self.loop.close()
         self.stack.close()
@@ -248,7 +247,7 @@ class Stage:
             await until(lambda: self.port.refused >= least)
         else:
             await until(lambda: self.port.refused == least)
-        assert len(self.port.antechamber) <= p.STRANGERS_MAX
+        assert len(self.port.antechamber) <= STRANGERS_MAX
         return [f"{len(self.refusals)} for their seals"] if self.refusals else []
 
     async def _hangs_up(self, name):
@@ -265,7 +264,7 @@ class Stage:
         self.port.forget(BrokerId(int(neighbour)))
 
     async def _impatient(self):
-        p.GREETING_S = 0.05
+        self.stack.enter_context(patch("federator.runtime.direct.port.GREETING_S", 0.05))
 
 
 @scenes(Path(__file__).with_name("port.txt"))
