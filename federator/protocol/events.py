@@ -116,7 +116,7 @@ class HubChosen(msgspec.Struct, frozen=True):
     """We, a leaf, are served by ``hub`` from now on, and not by any of ``others``.
 
     ``since_us``, our wall clock: what was published before then came through the previous hub; 0:
-    there was none. ``resumes``: it served us in an earlier run, and positions stay valid.
+    there was none. ``resumes``: it served us before our restart, and positions stay valid.
     """
 
     hub: BrokerId

@@ -28,9 +28,18 @@ def write_passwords(path, *users):
     return path
 
 
-def write_acl(path, broker=1):
+def write_acl(path, broker=1, *options, more=""):
     """``path``, a file for ``acl_file`` of the mosquitto.conf of ``broker``."""
     config = path.with_name(f"doctor-{broker}.toml")
-    config.write_text(f'[broker]\nid = {broker}\nurl = "mqtt://b"\n')
-    path.write_text(CliRunner().invoke(doctor_command, ["--acl", "-c", str(config)]).stdout)
+    config.write_text(f'[broker]\nid = {broker}\nurl = "mqtt://b"\n{more}')
+    printed = CliRunner().invoke(doctor_command, ["--acl", *options, "-c", str(config)])
+    assert (printed.exit_code, printed.stderr) == (0, ""), printed.output
+    path.write_text(printed.stdout)
     return path
+
+
+def guarded(folder, users, broker=1, *options, more=""):
+    """Lines of mosquitto.conf: ``users`` have passwords, and the rights that the doctor prints."""
+    passwords = write_passwords(folder / "passwords", *users)
+    acl = write_acl(folder / "acl", broker, *options, more=f'username = "federator"\n{more}')
+    return f"password_file {passwords}", f"acl_file {acl}"

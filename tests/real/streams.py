@@ -4,10 +4,23 @@ import contextlib
 from itertools import pairwise
 
 from federator.errors import LinkError
+from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import settled
 from tests.real.polling import until
 
 LONG_KEPT_S = 120.0
+
+
+def stream(here, there, topic, wanted=None, *, name="", qos=0, rate_hz=100):
+    """A publisher at one broker, and a subscriber, whose session lasts, at another."""
+    sender = Publisher(here.port, topic, client_id=f"{name}-pub", qos=qos, rate_hz=rate_hz)
+    return sender, Subscriber(there.port, wanted or topic, client_id=f"{name}-sub", qos=qos)
+
+
+def both_ways(here, there, **how):
+    """A stream from each of two brokers to the other."""
+    ways = (("forth", here, there), ("back", there, here))
+    return [stream(a, b, f"{name}/1", f"{name}/#", name=name, **how) for name, a, b in ways]
 
 
 def clients(streams):
@@ -47,3 +60,12 @@ async def all_came(streams, begun):
         assert not twice, f"{name}: {len(twice)} came twice, {twice[0]} to {twice[-1]}"
         late = [n for before, n in pairwise(taker.order) if first <= n < before]
         assert not late, f"{name}: {len(late)} came late, {late[:5]}"
+
+
+@contextlib.asynccontextmanager
+async def flowing(streams, *, ends=all_came):
+    """Run ``streams``; do what is to harm none once they flow, and see that everything came."""
+    async with running(*clients(streams)):
+        begun = await begin(streams)
+        yield
+        await ends(streams, begun)

@@ -10,9 +10,9 @@ Source: docs/hubs.md.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from federator.protocol.events import HubChosen
 from federator.protocol.types import BrokerId, Millis, Now
 
 FIRST_WAIT_MS: Final = 1_000
@@ -29,19 +29,6 @@ ASLEEP_MS: Final = 2 * TICK_MS
 
 LOOK_BACK_MS: Final = 2_000
 """Added to the time to notice a dead link, for publications under way or queued."""
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """``hub`` serves us from now on.
-
-    ``since_us``, by our wall clock: publications from before then came by the previous hub; 0:
-    there was none. ``resumes``: it served before our restart, and we continue where we were.
-    """
-
-    hub: BrokerId
-    since_us: int
-    resumes: bool = False
 
 
 class HubChoice:
@@ -71,7 +58,7 @@ class HubChoice:
         served_until_us: int = 0,
     ) -> None:
         self.hub = served_by  # perhaps no longer one of our hubs
-        self._said_us = served_since_us  # the hub may not have received it yet
+        self._announced_us = served_since_us  # the hub may not have received it yet
         self._hubs = tuple(hubs)
         self._look_back_us = (look_back_ms + LOOK_BACK_MS) * 1_000
         self._return_after_ms = return_after_ms
@@ -93,7 +80,7 @@ class HubChoice:
         """Whether the link to the serving hub is up."""
         return self._chosen and self.hub in self._up
 
-    def on_link(self, hub: BrokerId, up: bool, now: Now) -> Choice | None:
+    def on_link(self, hub: BrokerId, up: bool, now: Now) -> HubChosen | None:
         """Handle a link to ``hub`` that came up or was lost."""
         self._wake_up(now)
         if hub not in (*self._hubs, self.hub):
@@ -111,7 +98,7 @@ class HubChoice:
         """Replace the hubs, or change their order."""
         self._hubs = tuple(hubs)
 
-    def return_now(self, now: Now) -> Choice | None:
+    def return_now(self, now: Now) -> HubChosen | None:
         """Return to the preferred hub, on the operator's order."""
         preferred = self._hubs[0]
         return self._choose(preferred, now) if preferred in self._up else None
@@ -132,7 +119,7 @@ class HubChoice:
             return None
         return since_ms + self._return_after_ms
 
-    def on_time(self, now: Now) -> Choice | None:
+    def on_time(self, now: Now) -> HubChosen | None:
         """Choose a hub, if there is a reason to."""
         self._wake_up(now)
         if not self._up:
@@ -147,7 +134,7 @@ class HubChoice:
         there = [hub for hub in (first, *self._hubs) if hub in self._up]
         return self._choose(there[0], now)
 
-    def _choose(self, hub: BrokerId, now: Now) -> Choice | None:
+    def _choose(self, hub: BrokerId, now: Now) -> HubChosen | None:
         before, resumes = self.hub, not self._chosen
         if self._chosen and hub == before:
             return None
@@ -159,8 +146,8 @@ class HubChoice:
         since_us = max(1, self._behind_us - look_back_us) if moved else 0
         self.hub, self._served_ms, self._chosen = hub, now.ms, True
         if hub == before and resumes:
-            return Choice(hub, self._said_us, resumes=True)
-        return Choice(hub, since_us)
+            return HubChosen(hub, self.others, self._announced_us, resumes=True)
+        return HubChosen(hub, self.others, since_us)
 
     def _wake_up(self, now: Now) -> None:
         """Record the time. After a suspension, publications since then may be lost."""

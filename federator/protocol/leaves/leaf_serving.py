@@ -15,12 +15,11 @@ from typing import Final, Protocol
 from federator.protocol.custody.custodian import Custodian
 from federator.protocol.effects import Pause, Proceed
 from federator.protocol.events import HubChosen
-from federator.protocol.leaves.hub_choice import Choice, HubChoice
+from federator.protocol.leaves.hub_choice import HubChoice
 from federator.protocol.leaves.serving import Serving
 from federator.protocol.leaves.stamps import Stamps
 from federator.protocol.links.links import Links
 from federator.protocol.messages.serving import Served
-from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId, Millis, Now
 
 TOUCH_GAP_MS: Final = 10_000
@@ -40,18 +39,11 @@ class Note(Protocol):
         """Record that the decision is still valid."""
 
 
-class ServedNode(Protocol):
-    """The node of an agent, as far as it concerns leaves."""
-
-    parameters: Parameters
-    links: Links
-    serving: Serving
-
-
 class LeafServing:
     """Serves one agent: a leaf with two hubs, or the agent at which a leaf hangs; idle elsewhere.
 
     Args:
+        links, serving: Those of our node.
         handle: Passes an event to our node.
         leaf: The leaf that hangs here, if there is one.
         has_two_ways: At a leaf: for a while it has a second way beside its hub, and announces
@@ -64,7 +56,8 @@ class LeafServing:
 
     def __init__(
         self,
-        node: ServedNode,
+        links: Links,
+        serving: Serving,
         custody: Custodian,
         stamps: Stamps,
         note: Note,
@@ -77,7 +70,8 @@ class LeafServing:
         self.choice: HubChoice | None = None
         self.has_two_ways = has_two_ways
         self._on_roaming = on_roaming
-        self._node = node
+        self._links = links
+        self._serving = serving
         self._custody = custody
         self._stamps = stamps
         self._note = note
@@ -94,14 +88,14 @@ class LeafServing:
         self.choice = HubChoice(
             hubs,
             now,
-            look_back_ms=self._node.parameters.hello_timeout_ms,
+            look_back_ms=self._links.parameters.hello_timeout_ms,
             return_after_ms=return_after_ms,
             missing_since_us=self._custody.missing_since_us,
             served_by=None if served is None else served.hub,
             served_since_us=0 if served is None else served.since_us,
             served_until_us=self._noted_us,
         )
-        self._node.serving.wait(hubs)
+        self._serving.wait(hubs)
         self._custody.hold(hubs)
         self._touched_ms = now.ms
 
@@ -119,7 +113,7 @@ class LeafServing:
             # The remaining hub waits for the announcement that it serves.
             self.choose_among((neighbour,), now, return_after_ms=0)
         if self.choice is not None:
-            self._follow(self.choice, self.choice.on_link(neighbour, up, now))
+            self._follow(self.choice.on_link(neighbour, up, now))
 
     def prefer(self, hubs: Sequence[BrokerId], now: Now, *, return_after_ms: int) -> None:
         """Set other hubs, or another order of hubs; there may have been only one before."""
@@ -127,13 +121,13 @@ class LeafServing:
             self.choice.prefer(hubs)
             return
         self.choose_among(hubs, now, return_after_ms=return_after_ms)
-        for hub in self._node.links.up:
+        for hub in self._links.up:
             self.on_neighbour(hub, True, now)
 
     def return_now(self, now: Now) -> None:
         """Return to the preferred hub now, by order of the operator."""
         if self.choice is not None:
-            self._follow(self.choice, self.choice.return_now(now))
+            self._follow(self.choice.return_now(now))
 
     def perform(self, effect: Pause | Proceed) -> None:
         """Stop or resume the exchange with a broker, and note the decision."""
@@ -146,9 +140,9 @@ class LeafServing:
                 by_its_clock=effect.by_its_clock,
                 resumes=effect.resumes,
             )
-        served = self._node.serving.served
+        served = self._serving.served
         if self._leaf is not None:
-            served = self._node.serving.of(self._leaf)
+            served = self._serving.of(self._leaf)
             self._roams()
         if served is not None and served != self._noted and self._note.write(served):
             self._noted = served
@@ -157,8 +151,8 @@ class LeafServing:
         """Reconsider the choice if it is due, and touch the note now and then while served."""
         if self.choice is None:
             return
-        self._follow(self.choice, self.choice.on_time(now))
-        noted = self._noted == self._node.serving.served
+        self._follow(self.choice.on_time(now))
+        noted = self._noted == self._serving.served
         if self.choice.is_served and noted and now.ms >= self._touched_ms + TOUCH_GAP_MS:
             self._touched_ms = now.ms
             self._note.touch()
@@ -167,12 +161,12 @@ class LeafServing:
 
     def _announces_serving_hub(self) -> bool:
         """Whether this is a leaf with one hub that had two, or has two ways."""
-        is_leaf = self._leaf is None and not self._node.parameters.transit
+        is_leaf = self._leaf is None and not self._links.parameters.transit
         return is_leaf and (self.has_two_ways or self._noted is not None)
 
     def _resume(self, leaf: BrokerId, served: Served) -> None:
-        self._node.serving.resume(leaf, served)
-        if served.hub != self._node.links.self_id:
+        self._serving.resume(leaf, served)
+        if served.hub != self._links.self_id:
             self._custody.pause(leaf)
         else:
             self._custody.proceed(leaf, served.since_us, by_its_clock=True, resumes=True)
@@ -182,7 +176,6 @@ class LeafServing:
             self._stamps.stamping = True
             self._on_roaming()
 
-    def _follow(self, choosing: HubChoice, choice: Choice | None) -> None:
-        if choice is not None:
-            others, since_us = choosing.others, choice.since_us
-            self._handle(HubChosen(choice.hub, others, since_us, choice.resumes))
+    def _follow(self, chosen: HubChosen | None) -> None:
+        if chosen is not None:
+            self._handle(chosen)

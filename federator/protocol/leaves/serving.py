@@ -19,7 +19,7 @@ from federator.protocol.routing.topic_routing import TopicRouting
 from federator.protocol.signals import OwnFiltersChanged, Step
 from federator.protocol.types import BrokerId, Millis
 
-SAID_GAP_MS: Final = Millis(1_000)
+NOTICE_GAP_MS: Final = Millis(1_000)
 """A leaf may change its hub as often as it likes; the operator is notified less often."""
 
 
@@ -33,7 +33,7 @@ class Serving:
         self._self_id = self_id
         self._announcements = announcements
         self._routing = routing
-        self._complaints: RateLimiter[BrokerId] = RateLimiter(gap_ms=SAID_GAP_MS, keys_max=1)
+        self._complaints: RateLimiter[BrokerId] = RateLimiter(gap_ms=NOTICE_GAP_MS, keys_max=1)
         self._of: dict[BrokerId, Served] = {}  # last announcement of each leaf
 
     def of(self, leaf: BrokerId) -> Served | None:

@@ -39,6 +39,7 @@ from federator.protocol.forwarding.publications import (
     topics_of,
 )
 from federator.protocol.leaves.handover import Turn
+from federator.protocol.leaves.twins import Twins
 from federator.protocol.types import BrokerId, Millis
 
 PROPERTY: Final = "federator-stamp"
@@ -49,9 +50,6 @@ KNOWN_MAX: Final = 65_536
 
 TWIN_MS: Final = 2_000
 """How much later than the first another agent of our broker may take the same publication."""
-
-TWINS_MAX: Final = 65_536
-"""Publications that other agents may still take; of more, the oldest would get a new number."""
 
 _WIRE: Final = struct.Struct(">IQQQ")
 
@@ -99,31 +97,14 @@ class OwnNumbers:
     """Numbers for what clients of one broker publish, the same for all its agents."""
 
     def __init__(self) -> None:
-        self._given: dict[int, deque[tuple[int, Millis, set[int]]]] = {}  # by content's mark
-        self._order: deque[tuple[Millis, int]] = deque()  # when which mark was given a number
+        self._given: Twins[int] = Twins(TWIN_MS)
         self._last = 0
 
     def number(self, mark: int, taker: int, now_ms: Millis) -> int:
         """The number of the publication with this content that ``taker`` took now."""
-        self._expire(now_ms)
-        given = self._given.setdefault(mark, deque())
-        for number, _, takers in given:
-            if taker not in takers:
-                takers.add(taker)
-                return number
-        self._last += 1
-        given.append((self._last, now_ms, {taker}))
-        self._order.append((now_ms, mark))
-        return self._last
-
-    def _expire(self, now_ms: Millis) -> None:
-        order = self._order
-        while order and (order[0][0] + TWIN_MS < now_ms or len(order) > TWINS_MAX):
-            _, mark = order.popleft()
-            given = self._given[mark]
-            given.popleft()
-            if not given:
-                del self._given[mark]
+        number = self._given.decide(mark, taker, self._last + 1, now_ms)
+        self._last = max(self._last, number)
+        return number
 
 
 class Stamps:

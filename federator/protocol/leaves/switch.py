@@ -20,8 +20,8 @@ Source: docs/hubs.md.
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile
+from typing import Final, Literal
 
 from federator.protocol.filters.algebra import canonical
 from federator.protocol.filters.cover import CoverChange
@@ -31,6 +31,23 @@ from federator.protocol.leaves.bounded_cover import BoundedCover, Steps, at_once
 from federator.protocol.leaves.level_names import LevelNames
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Millis
+
+Side = BrokerId | None
+"""A leaf, or the mesh (``None``)."""
+
+CLIENTS: Final = "clients"
+Source = Side | Literal["clients"]
+"""A side, or the hub's own clients: they want filters, too."""
+
+Changes = dict[Side, CoverChange]
+"""What changes in the filters advertised to each side."""
+
+Advertising = Generator[Changes | None, None, None]
+"""Changes to advertise, side by side. ``None`` marks a good moment to do other work: a change may
+take some ten microseconds for each of its filters."""
+
+Hidden = dict[str, BrokerId | None]
+"""Advertised filters, each with the leaf from which it is hidden, if any."""
 
 
 class Asked:
@@ -83,11 +100,11 @@ class Asked:
 
     def update(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> CoverChange:
         """Add and remove filters that one source wants."""
-        return at_once(self.steps(added, removed, now_ms))
+        return at_once(self.steps(_canonical(CoverChange(tuple(added), tuple(removed))), now_ms))
 
-    def steps(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Steps:
-        """Like ``update``, step by step."""
-        fresh, gone = self._counted(tuple(map(canonical, added)), tuple(map(canonical, removed)))
+    def steps(self, demand: CoverChange, now_ms: Millis) -> Steps:
+        """Like ``update``, step by step; filters are in canonical form."""
+        fresh, gone = self._counted(demand.subscribe, demand.unsubscribe)
         change = yield from self.cover.steps(
             [f for f in fresh if not is_match_all(f)], [f for f in gone if not is_match_all(f)]
         )
@@ -95,41 +112,38 @@ class Asked:
         # A new filter without new demand was covered by one without demand, which was split.
         apart = _overlapping(gone & old, new.difference(fresh))
         everything = {f for f in fresh if is_match_all(f)}
-        concerned = sorted(new | old | gone | everything)
-        before = {f for f in concerned if f in old or (self._advertises(f) and f not in new)}
-        before |= {f for f in new if f in self._all or f in self._lingering}
+        concerned = new | old | gone | everything
+        beside = self._all | self._lingering.keys()
+        before = {
+            f for f in concerned if f in beside or f in old or (f in self.cover and f not in new)
+        }
         self._all = (self._all | everything) - gone
-        for filter in concerned:
+        for filter in sorted(concerned):
             if filter in new or filter in gone - apart:
                 self._lingering.pop(filter, None)
             elif filter in old:
                 self._lingering[filter] = Millis(now_ms + self._linger_ms)
+        over = max(0, len(self._lingering) - self._lingering_max)
+        before |= self._end(list(islice(self._lingering, over)))
         after = {f for f in concerned if self._advertises(f)}
-        dropped = self._drop_beyond_bound()
-        return CoverChange(
-            tuple(sorted(after - before - dropped)),
-            tuple(sorted((before - after) | (dropped - (after - before)))),
-        )
+        return CoverChange(tuple(sorted(after - before)), tuple(sorted(before - after)))
 
     def recall(self, filters: Iterable[str], now_ms: Millis) -> CoverChange:
         """Let ``filters`` from before our restart linger: their publications may be under way."""
         room = self._lingering_max - len(self._lingering)
-        recalled = [f for f in sorted(filters) if not (is_match_all(f) or self._advertises(f))][
-            :room
-        ]
+        unknown = (f for f in sorted(filters) if not (is_match_all(f) or self._advertises(f)))
+        recalled = tuple(islice(unknown, room))
         self._lingering |= dict.fromkeys(recalled, Millis(now_ms + self._linger_ms))
-        return CoverChange(tuple(recalled), ())
+        return CoverChange(recalled)
 
     def _advertises(self, filter: str) -> bool:
         return self.asks(filter) or filter in self._lingering
 
-    def _drop_beyond_bound(self) -> set[str]:
-        """Remove the oldest lingering filters beyond the bound."""
-        over = len(self._lingering) - self._lingering_max
-        dropped = list(islice(self._lingering, over)) if over > 0 else []
-        for filter in dropped:
+    def _end(self, filters: Iterable[str]) -> set[str]:
+        """Let these linger no longer; return those that are no longer advertised."""
+        for filter in filters:
             del self._lingering[filter]
-        return {f for f in dropped if not self._advertises(f)}
+        return {f for f in filters if not self.asks(f)}
 
     def _counted(
         self, added: tuple[str, ...], removed: tuple[str, ...]
@@ -159,17 +173,7 @@ class Asked:
         """Remove the lingering filters that expired."""
         lingering = self._lingering.items()
         ended = [f for f, _ in takewhile(lambda item: item[1] <= now_ms, lingering)]
-        for filter in ended:
-            del self._lingering[filter]
-        return CoverChange((), tuple(sorted(f for f in ended if not self._advertises(f))))
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """Changes to advertise to the mesh and to leaves."""
-
-    mesh: CoverChange = field(default_factory=CoverChange)
-    leaves: dict[BrokerId, CoverChange] = field(default_factory=dict)
+        return CoverChange((), tuple(sorted(self._end(ended))))
 
 
 class Leaves:
@@ -193,34 +197,27 @@ class Leaves:
         # Until when filters with one leaf's demand are still shown to it.
         self._moved: dict[str, Millis] = {}
 
-    def told_to(self, leaf: BrokerId) -> frozenset[str]:
+    def advertised_to(self, leaf: BrokerId) -> frozenset[str]:
         """All filters advertised to ``leaf`` now."""
         return frozenset(f for f in self._asked.filters if self._kept_from.get(f) != leaf)
 
-    def count_told_to(self, leaf: BrokerId) -> int:
+    def count_advertised_to(self, leaf: BrokerId) -> int:
         """The number of filters advertised to ``leaf`` now, without collecting them."""
         return len(self._asked) - sum(hidden == leaf for hidden in self._kept_from.values())
 
     def steps(
-        self,
-        added: Iterable[str],
-        removed: Iterable[str],
-        now_ms: Millis,
-        *,
-        leaf: BrokerId | None = None,
-    ) -> Generator[None, None, dict[BrokerId, CoverChange]]:
-        """Add and remove demand, of ``leaf`` or of another source; see ``Steps``."""
-        added, removed = tuple(map(canonical, added)), tuple(map(canonical, removed))
+        self, demand: CoverChange, now_ms: Millis, leaf: BrokerId | None
+    ) -> Generator[None, None, Changes]:
+        """Change the demand of ``leaf``, or of another source; see ``Steps``."""
+        added, removed = demand.subscribe, demand.unsubscribe
         if leaf is not None:
             self._note(leaf, added, removed)
         shrunk = {self._holder(f) for f in removed}
-        change = yield from self._asked.steps(added, removed, now_ms)
+        change = yield from self._asked.steps(demand, now_ms)
         touched = {*self._asked.cover.touched, *map(self._holder, (*added, *removed)), *shrunk}
         return self._changes_to_leaves(change, touched, shrunk, now_ms)
 
-    def recall(
-        self, before: Mapping[BrokerId, Iterable[str]], now_ms: Millis
-    ) -> dict[BrokerId, CoverChange]:
+    def recall(self, before: Mapping[BrokerId, Iterable[str]], now_ms: Millis) -> Changes:
         """Restore the filters that were advertised to each leaf before our restart."""
         receivers: defaultdict[str, set[BrokerId]] = defaultdict(set)
         for leaf, filters in before.items():
@@ -231,13 +228,13 @@ class Leaves:
             others = [id for id in self._ids if id not in receivers[filter]]
             if len(others) == 1:
                 self._kept_from[filter] = others[0]
-        return self._changes(dict.fromkeys(change.subscribe, (False, True, None)))
+        return self._changes({}, {f: self._kept_from.get(f) for f in change.subscribe})
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
         return earliest(self._asked.next_deadline_ms(), next(iter(self._moved.values()), None))
 
-    def on_deadline(self, now_ms: Millis) -> dict[BrokerId, CoverChange]:
+    def on_deadline(self, now_ms: Millis) -> Changes:
         """Stop advertising filters that lingered long enough."""
         moved = {f for f, until_ms in self._moved.items() if until_ms <= now_ms}
         for filter in moved:
@@ -276,7 +273,7 @@ class Leaves:
 
     def _changes_to_leaves(
         self, change: CoverChange, touched: Iterable[str], shrunk: AbstractSet[str], now_ms: Millis
-    ) -> dict[BrokerId, CoverChange]:
+    ) -> Changes:
         """Compute per-leaf changes after the advertised filters changed by ``change``.
 
         Args:
@@ -284,48 +281,41 @@ class Leaves:
             shrunk: Those of them below which demand ended.
         """
         new, old = {*change.subscribe}, {*change.unsubscribe}
-        turns: dict[str, tuple[bool, bool, BrokerId | None]] = {}
-        for filter in {*new, *old, *touched}:
-            asks = self._asked.asks(filter)
-            if not asks and filter not in new and filter not in old:
-                continue  # it lingers as before, or is not advertised at all
-            was, now = filter in old or filter not in new, filter not in old
-            before = self._kept_from.pop(filter, None) if was else None
-            owner = self._owner(filter) if asks else before if now else None
-            if was and now and owner not in (None, before) and filter not in shrunk:
-                self._moved.setdefault(filter, Millis(now_ms + self._linger_ms))
-                owner = before
-            if not now:
+        before: Hidden = {}
+        after: Hidden = {}
+        wanted = {f for f in touched if self._asked.asks(f)}  # others linger as before, or are gone
+        for filter in new | old | wanted:
+            hidden = None if filter in new else self._kept_from.pop(filter, None)
+            if filter not in new:
+                before[filter] = hidden
+            if filter in old:
                 self._moved.pop(filter, None)
+                continue
+            owner = self._owner(filter)
+            if filter not in new and filter not in shrunk and owner not in (None, hidden):
+                self._moved.setdefault(filter, Millis(now_ms + self._linger_ms))
+                owner = hidden
             if owner is not None:
                 self._kept_from[filter] = owner
-            turns[filter] = was, now, before
-        return self._changes(turns)
+            after[filter] = owner
+        return self._changes(before, after)
 
-    def _changes(
-        self, turns: Mapping[str, tuple[bool, bool, BrokerId | None]]
-    ) -> dict[BrokerId, CoverChange]:
-        """The changes for each leaf, from (was advertised, is advertised, was hidden from)."""
-        common_in, common_out = [], []
-        special: defaultdict[BrokerId, dict[str, bool | None]] = defaultdict(dict)
-        for filter, (was, now, before) in sorted(turns.items()):
-            after = self._kept_from.get(filter)
-            if now and not was:
-                common_in.append(filter)
-            elif was and not now:
-                common_out.append(filter)
-            for leaf in {leaf_id for leaf_id in (before, after) if leaf_id is not None}:
-                had, has = was and leaf != before, now and leaf != after
-                special[leaf][filter] = has if had != has else None
-        common = CoverChange(tuple(common_in), tuple(common_out))
-        changes = {leaf: common for leaf in self._ids if leaf not in special} if common else {}
-        for leaf, own in special.items():
-            change = CoverChange(
-                _with(common_in, own, wanted=True), _with(common_out, own, wanted=False)
-            )
-            if change:
-                changes[leaf] = change
-        return changes
+    def _changes(self, before: Hidden, after: Hidden) -> Changes:
+        """The change for each leaf from the filters advertised ``before`` to those ``after``."""
+
+        def change_for(leaf: BrokerId | None) -> CoverChange:
+            had = {f for f, hidden in before.items() if leaf is None or hidden != leaf}
+            has = {f for f, hidden in after.items() if leaf is None or hidden != leaf}
+            return CoverChange(tuple(sorted(has - had)), tuple(sorted(had - has)))
+
+        common, special = change_for(None), {*before.values(), *after.values()}
+        changes = {leaf: change_for(leaf) if leaf in special else common for leaf in self._ids}
+        return {leaf: change for leaf, change in changes.items() if change}
+
+
+def _canonical(demand: CoverChange) -> CoverChange:
+    added, removed = (map(canonical, part) for part in (demand.subscribe, demand.unsubscribe))
+    return CoverChange(tuple(added), tuple(removed))
 
 
 def _overlapping(some: AbstractSet[str], others: AbstractSet[str]) -> set[str]:
@@ -336,35 +326,6 @@ def _overlapping(some: AbstractSet[str], others: AbstractSet[str]) -> set[str]:
     return {match for filter in others for match in trie.overlapping(filter)}
 
 
-def _with(
-    common: Iterable[str], own: Mapping[str, bool | None], *, wanted: bool
-) -> tuple[str, ...]:
-    """``common``, except filters in ``own``, plus those that ``own`` maps to ``wanted``."""
-    also = (f for f, advertised in own.items() if advertised is wanted)
-    return tuple(sorted({*(f for f in common if f not in own), *also}))
-
-
-@dataclass(frozen=True, slots=True)
-class LeafSide:
-    """The filters advertised to one leaf."""
-
-    _all: Leaves
-    _leaf: BrokerId
-
-    @property
-    def filters(self) -> frozenset[str]:
-        """All filters advertised now."""
-        return self._all.told_to(self._leaf)
-
-    def __len__(self) -> int:
-        return self._all.count_told_to(self._leaf)
-
-
-Telling = Generator[Told | None, None, None]
-"""Changes to advertise, side by side. ``None`` marks a good moment to do other work: a change may
-take some ten microseconds for each of its filters."""
-
-
 class Switch:
     """The demand of all sides of one hub. All names are those of the hub's broker.
 
@@ -372,19 +333,20 @@ class Switch:
     """
 
     def __init__(self, leaves: Iterable[BrokerId], *, filters_max: int, linger_ms: int = 0) -> None:
-        ids = sorted(leaves)
         self.names = LevelNames()
         self._wanted_here = FilterTrie()
         self.mesh = Asked(filters_max, linger_ms, self.names, self._wanted_here)
-        self._leaves = Leaves(ids, filters_max, linger_ms, self.names)
-        self.leaves = {leaf: LeafSide(self._leaves, leaf) for leaf in ids}
+        self.leaves = Leaves(leaves, filters_max, linger_ms, self.names)
 
-    def recall(
-        self, mesh: Iterable[str], leaves: Mapping[BrokerId, Iterable[str]], now_ms: Millis
-    ) -> Told:
-        """Restore the filters advertised to the mesh and each of ``leaves`` before our restart."""
-        linked = {leaf: filters for leaf, filters in leaves.items() if leaf in self.leaves}
-        return Told(self.mesh.recall(mesh, now_ms), self._leaves.recall(linked, now_ms))
+    def recall(self, before: Mapping[Side, Iterable[str]], now_ms: Millis) -> Changes:
+        """Restore the filters that were advertised to each side before our restart."""
+        leaves = {leaf: filters for leaf, filters in before.items() if leaf is not None}
+        mesh = self.mesh.recall(before.get(None, ()), now_ms)
+        return {None: mesh, **self.leaves.recall(leaves, now_ms)}
+
+    def advertised_to(self, side: Side) -> frozenset[str]:
+        """All filters advertised to ``side`` now."""
+        return self.mesh.filters if side is None else self.leaves.advertised_to(side)
 
     def wishes(self, topic: str) -> Iterator[tuple[str, int]]:
         """Filters of clients here and of leaves that match ``topic``; how many sides want each."""
@@ -396,31 +358,22 @@ class Switch:
         self.names.note(topic)
         return self.names.fan_outs is not before
 
-    def reconsider(self, now_ms: Millis) -> Telling:
+    def reconsider(self, now_ms: Millis) -> Advertising:
         """Narrow the covers where levels have more names than assumed."""
-        return self.on_clients((), (), now_ms)
+        return self.change(CLIENTS, CoverChange(), now_ms)
 
-    def on_clients(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Telling:
-        """Change the demand of the hub's own clients."""
-        said = tuple(added), tuple(removed)
-        yield Told((yield from self.mesh.steps(*said, now_ms)))
-        yield Told(leaves=(yield from self._leaves.steps(*said, now_ms)))
-
-    def on_mesh(self, change: CoverChange, now_ms: Millis) -> Telling:
-        """Change the demand of the mesh."""
-        said = change.subscribe, change.unsubscribe
-        yield Told(leaves=(yield from self._leaves.steps(*said, now_ms)))
-
-    def on_leaf(self, leaf: BrokerId, change: CoverChange, now_ms: Millis) -> Telling:
-        """Change the demand of a leaf: the mesh and all other leaves are informed."""
-        said = change.subscribe, change.unsubscribe
-        yield Told((yield from self.mesh.steps(*said, now_ms)))
-        yield Told(leaves=(yield from self._leaves.steps(*said, now_ms, leaf=leaf)))
+    def change(self, source: Source, demand: CoverChange, now_ms: Millis) -> Advertising:
+        """Change the demand of ``source``: advertise that to all other sides."""
+        demand = _canonical(demand)
+        if source is not None:
+            yield {None: (yield from self.mesh.steps(demand, now_ms))}
+        leaf = None if source == CLIENTS else source
+        yield (yield from self.leaves.steps(demand, now_ms, leaf))
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
-        return earliest(self.mesh.next_deadline_ms(), self._leaves.next_deadline_ms())
+        return earliest(self.mesh.next_deadline_ms(), self.leaves.next_deadline_ms())
 
-    def on_deadline(self, now_ms: Millis) -> Telling:
+    def on_deadline(self, now_ms: Millis) -> Advertising:
         """Stop advertising filters that lingered long enough."""
-        yield Told(self.mesh.on_deadline(now_ms), self._leaves.on_deadline(now_ms))
+        yield {None: self.mesh.on_deadline(now_ms), **self.leaves.on_deadline(now_ms)}

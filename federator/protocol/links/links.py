@@ -60,7 +60,7 @@ class Links:
     listening: bool = False
     double: tuple[str, Millis] | None = None  # where another agent used our id, and when
     _timers: Timers[tuple[str, int]] = field(default_factory=Timers)
-    _said: RateLimiter[tuple[str, BrokerId]] = field(
+    _noticed: RateLimiter[tuple[str, BrokerId]] = field(
         default_factory=lambda: RateLimiter(
             gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=c.NEIGHBOURS_MAX
         )
@@ -447,7 +447,9 @@ class Links:
     ) -> list[Step]:
         """A notice about a neighbour, unless the same one was made lately."""
         about = BrokerId(int(details.get("neighbour", self.self_id)))
-        return [e.Notice(name, level, details)] if self._said.allow((name, about), now_ms) else []
+        return (
+            [e.Notice(name, level, details)] if self._noticed.allow((name, about), now_ms) else []
+        )
 
     def _ways_to(self, neighbour: Neighbour) -> list[ConnId]:
         """The connection to ``neighbour``, or every connection that may turn out to lead to it."""
@@ -500,7 +502,7 @@ class Links:
                     epoch=self.epoch,
                     conn=conn,
                     sent_at_ms=now_ms,
-                    address=self.connections[conn].address_told(self.address),
+                    address=self.connections[conn].announced_address(self.address),
                     hears=hears,
                     takes_bundles=True,
                 ),

@@ -71,7 +71,7 @@ class LinkConnection:
     since_ms: Millis = Millis(0)  # when it was opened
     takes_outbox: bool = False  # on it we subscribe to our outbox there
 
-    def address_told(self, ours: str) -> str:
+    def announced_address(self, ours: str) -> str:
         """The address to announce to the neighbour behind it; our broker is at ``ours``."""
         return outbox_of(ours) if self.takes_outbox else ours
 

@@ -100,27 +100,30 @@ _Aimed = tuple[tuple[str, BrokerId], ...]
 
 
 @dataclass(slots=True)
-class _Passing:
-    """A wave of another origin that we have not answered yet."""
+class _Wave:
+    """A wave that is not answered by all yet."""
 
     number: _Number
     filters: _Aimed
-    asker: BrokerId
+    asker: BrokerId | None  # to be answered then; ``None``: the wave is ours
     until_ms: Millis
     answered: set[BrokerId] = field(default_factory=set)
-    waiting: set[BrokerId] | None = None  # ``None`` until it was forwarded
+    waiting: set[BrokerId] | None = None  # ``None`` until it was sent on
+
+    @property
+    def is_complete(self) -> bool:
+        return self.waiting is not None and self.waiting <= self.answered
 
 
 @dataclass(slots=True)
 class _Own:
-    """Our wave under way: first up to each core of ``cores``, then to all brokers."""
+    """The questions of our wave under way: first up to each of ``cores``, then to all brokers."""
 
-    number: int
+    number: _Number
     questions: list[Question]
     filters: _Aimed
-    cores: dict[BrokerId, bool] = field(default_factory=dict)
-    asked: dict[BrokerId, BrokerId] = field(default_factory=dict)  # the parent, by core
-    waiting: set[BrokerId] | None = None  # ``None`` until it goes to all brokers
+    cores: list[BrokerId]
+    parents: dict[BrokerId, BrokerId] = field(default_factory=dict)  # that were asked, by core
 
 
 @dataclass(eq=False)
@@ -142,7 +145,7 @@ class Settling:
         self._waiting: list[Question] = []
         self._begin_ms = Millis(0)
         self._own: _Own | None = None
-        self._passing: dict[_Place, _Passing] = {}
+        self._waves: dict[_Place, _Wave] = {}  # ours, and those of others
         self._answered: Recent[_Place, _Number] = Recent(WAVES_MAX)
 
     def renew(self, epoch: Epoch) -> None:
@@ -153,7 +156,7 @@ class Settling:
         """When ``proceed`` is due; ``None``: not before an event."""
         if self._waiting and self._own is None:
             return Millis(max(now_ms + 1, self._begin_ms))
-        busy = self._own is not None or self._passing
+        busy = self._own is not None or self._waves
         return Millis(now_ms + POLL_MS) if busy else None
 
     def ask(self, question: Question, *, now_ms: Millis) -> None:
@@ -173,44 +176,35 @@ class Settling:
             pass
 
     def on_wave(self, wave: Wave, *, now_ms: Millis) -> None:
-        """Handle a wave from a neighbour."""
-        if wave.origin != self.self_id:
-            self._take(wave, now_ms)
-        elif wave.core is None:
-            # Our own wave came back round a cycle: that neighbour need not answer it.
-            self._stop_waiting(wave.epoch, wave.number, wave.sender)
+        """Handle a wave from a neighbour; ours comes back round a cycle: that need not answer."""
+        self._take(wave, now_ms)
         self.proceed(now_ms=now_ms)
 
     def on_echo(self, echo: Echo, *, now_ms: Millis) -> None:
         """Handle a neighbour's answer to a wave that we sent."""
-        own, core = self._own, echo.core
-        if echo.origin != self.self_id:
-            passing = self._passing.get((echo.origin, core))
-            if passing is not None and passing.number == (echo.epoch, echo.number):
-                passing.answered.add(echo.sender)
-        elif core is None:
-            self._stop_waiting(echo.epoch, echo.number, echo.sender)
-        elif own is not None and core in own.asked and echo.number == own.number:
-            own.cores[core] = True
+        wave = self._waves.get((echo.origin, echo.core))
+        if wave is not None and wave.number == (echo.epoch, echo.number):
+            wave.answered.add(echo.sender)
         self.proceed(now_ms=now_ms)
 
     def on_link_down(self, neighbour: BrokerId, *, now_ms: Millis) -> None:
         """Stop waiting for ``neighbour``, and drop waves that it sent: it can receive no answer."""
-        if self._own is not None and self._own.waiting is not None:
-            self._own.waiting.discard(neighbour)
-        for place, passing in list(self._passing.items()):
-            passing.answered.add(neighbour)
-            if passing.asker == neighbour:
-                del self._passing[place]
+        for place, wave in list(self._waves.items()):
+            if wave.asker is not None or place[1] is None:  # ours to a core begins again
+                wave.answered.add(neighbour)
+            if wave.asker == neighbour:
+                del self._waves[place]
         self.proceed(now_ms=now_ms)
 
     def proceed(self, *, now_ms: Millis) -> None:
         """Continue every wave for which the awaited messages have come."""
-        for place, passing in list(self._passing.items()):
-            if passing.until_ms <= now_ms:
-                del self._passing[place]
+        for place, wave in list(self._waves.items()):
+            if wave.asker is None:
+                continue
+            if wave.until_ms <= now_ms:
+                del self._waves[place]
             else:
-                self._pass(place, passing)
+                self._pass(place, wave, wave.asker)
         while self._continue_wave(now_ms):
             pass
 
@@ -226,26 +220,49 @@ class Settling:
         self._give_up([q for q in own.questions if q.until_ms <= now_ms])
         own.questions = [q for q in own.questions if q.until_ms > now_ms]
         if not own.questions or self._is_astray(own):
+            self._end(own)
             self._waiting = own.questions + self._waiting
-            self._own = None
             return True
-        if not all(own.cores.values()):
-            self._go_up(own)
+        for core in own.cores:
+            parent = self.routes.parent_to(core)
+            if parent is not None and core not in own.parents:
+                own.parents[core] = parent
+                meshed = tuple(aimed for aimed in own.filters if aimed[1] == core)
+                self._start(own, core, meshed, {parent})
+        waves = [self._waves.get((self.self_id, core)) for core in own.cores]
+        if not all(wave is not None and wave.is_complete for wave in waves):
             return False
-        if own.waiting is None:
-            own.waiting = set(self.context.neighbours()) if own.filters else set()
-            self._send(own.waiting, own, None, own.filters)
-        if own.waiting:
+        if (last := self._waves.get((self.self_id, None))) is None:
+            to = set(self.context.neighbours()) if own.filters else set[BrokerId]()
+            last = self._start(own, None, own.filters, to)
+        if not last.is_complete:
             return False
-        self._own = None
+        self._end(own)
         self.settled += len(own.questions)
         for question in own.questions:
             self._answer(question, known=True)
         return True
 
+    def _start(self, own: _Own, core: BrokerId | None, filters: _Aimed, to: set[BrokerId]) -> _Wave:
+        wave = _Wave(own.number, filters, None, Millis(0), waiting=to)
+        self._waves[self.self_id, core] = wave
+        self._send_on((self.self_id, core), wave)
+        return wave
+
+    def _send_on(self, place: _Place, wave: _Wave) -> None:
+        (origin, core), (epoch, number) = place, wave.number
+        message = Wave(self.self_id, origin, epoch, number, core, wave.filters)
+        for neighbour in sorted(wave.waiting or ()):
+            self.context.send(neighbour, message)
+
+    def _end(self, own: _Own) -> None:
+        self._own = None
+        for core in (None, *own.cores):
+            self._waves.pop((self.self_id, core), None)
+
     def _is_astray(self, own: _Own) -> bool:
         """Whether cores or parents changed since the wave began, so that it must start again."""
-        if any(self.routes.parent_to(core) != parent for core, parent in own.asked.items()):
+        if any(self.routes.parent_to(core) != parent for core, parent in own.parents.items()):
             return True
         return any(self._aim(f) != to for f, to in own.filters)
 
@@ -288,30 +305,7 @@ class Settling:
         self._number += 1
         aimed = tuple((f, self._aim(f)) for f in filters)
         cores = sorted({to for _, to in aimed} - {self.self_id})
-        self._own = _Own(self._number, taken, aimed, cores=dict.fromkeys(cores, False))
-
-    def _go_up(self, own: _Own) -> None:
-        for core in own.cores.keys() - own.asked:
-            parent = self.routes.parent_to(core)
-            if parent is not None:
-                own.asked[core] = parent
-                meshed = tuple(aimed for aimed in own.filters if aimed[1] == core)
-                self._send([parent], own, core, meshed)
-
-    def _send(
-        self, to: Iterable[BrokerId], own: _Own, core: BrokerId | None, filters: _Aimed
-    ) -> None:
-        me = self.self_id
-        wave = Wave(me, me, self.epoch, own.number, core, filters)
-        for neighbour in sorted(to):
-            self.context.send(neighbour, wave)
-
-    def _stop_waiting(self, epoch: Epoch, number: int, neighbour: BrokerId) -> None:
-        own = self._own
-        if own is None or own.waiting is None:
-            return
-        if (epoch, number) == (self.epoch, own.number):
-            own.waiting.discard(neighbour)
+        self._own = _Own((self.epoch, self._number), taken, aimed, cores)
 
     def _give_up(self, questions: Iterable[Question]) -> None:
         for question in questions:
@@ -330,11 +324,13 @@ class Settling:
 
     def _take(self, wave: Wave, now_ms: Millis) -> None:
         place, number = (wave.origin, wave.core), (wave.epoch, wave.number)
-        passing = self._passing.get(place)
-        if passing is not None and number == passing.number:
-            passing.answered.add(wave.sender)
+        before = self._waves.get(place)
+        if before is not None and number == before.number:
+            before.answered.add(wave.sender)
             return
-        if (passing is not None and number < passing.number) or len(self._passing) >= WAVES_MAX:
+        if wave.origin == self.self_id or len(self._waves) >= WAVES_MAX:
+            return
+        if before is not None and number < before.number:
             return
         last = self._answered.get(place)
         if last is not None and number <= last:
@@ -343,32 +339,29 @@ class Settling:
                 self.context.send(wave.sender, echo)
             return
         until_ms = Millis(now_ms + TIMEOUT_MS)
-        self._passing[place] = _Passing(number, wave.filters, wave.sender, until_ms)
+        self._waves[place] = _Wave(number, wave.filters, wave.sender, until_ms)
 
-    def _pass(self, place: _Place, passing: _Passing) -> None:
+    def _pass(self, place: _Place, wave: _Wave, asker: BrokerId) -> None:
         """Forward a wave once, and answer it when all is complete."""
-        context, (origin, core), (epoch, number) = self.context, place, passing.number
-        if passing.waiting is None:
-            to = self._beyond(core, passing)
-            if to is None:
-                return
-            passing.waiting = to
-            wave = Wave(self.self_id, origin, epoch, number, core, passing.filters)
-            for neighbour in sorted(to):
-                context.send(neighbour, wave)
-        if not passing.waiting <= passing.answered:
+        context, (origin, core), (epoch, number) = self.context, place, wave.number
+        if wave.waiting is None:
+            wave.waiting = self._beyond(core, wave.filters, asker)
+            self._send_on(place, wave)
+        if not wave.is_complete:
             return
-        if core is None and not all(context.is_routed(f, to) for f, to in passing.filters):
+        if core is None and not all(context.is_routed(f, to) for f, to in wave.filters):
             return
-        del self._passing[place]
-        self._answered.put(place, passing.number)
-        context.send(passing.asker, Echo(self.self_id, origin, epoch, number, core))
+        del self._waves[place]
+        self._answered.put(place, wave.number)
+        context.send(asker, Echo(self.self_id, origin, epoch, number, core))
 
-    def _beyond(self, core: BrokerId | None, passing: _Passing) -> set[BrokerId] | None:
+    def _beyond(
+        self, core: BrokerId | None, filters: _Aimed, asker: BrokerId
+    ) -> set[BrokerId] | None:
         """The neighbours to forward a wave to; ``None``: not yet."""
         if core is None:
-            return set(self.context.neighbours()) - {passing.asker}
-        if not all(self.routes.has_child(core, passing.asker, f) for f, _ in passing.filters):
+            return set(self.context.neighbours()) - {asker}
+        if not all(self.routes.has_child(core, asker, f) for f, _ in filters):
             return None
         if core == self.self_id:
             return set()

@@ -40,7 +40,7 @@ class LedgerParameters:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """Publications for groups without members in reach."""
+    """Publications for groups, in one run."""
 
     groups: tuple[GroupKey, ...]  # the groups that must be served
     run: bytes  # PUBLISH packets of QoS 1 and 2
@@ -54,7 +54,6 @@ class Owed(Held):
 
     to: BrokerId  # the broker that must serve the groups
     number: int  # the number of the parcel for that broker
-    sent: bool = False  # whether it was sent at least once
     tries: int = 0
     confirmed_at_ms: Millis = Millis(0)  # when the receiver confirmed that its broker has it
 
@@ -101,24 +100,16 @@ class Ledger:
         self.bytes -= sum(len(entry.run) for entry in held)
         return held
 
-    def owe(
-        self,
-        to: BrokerId,
-        groups: tuple[GroupKey, ...],
-        run: bytes,
-        count: int,
-        *,
-        since_ms: Millis,
-        now_ms: Millis,
-    ) -> list[Owed] | None:
+    def owe(self, to: BrokerId, held: Held, *, now_ms: Millis) -> list[Owed] | None:
         """Accept a parcel, and return what to send now; ``None`` when there is no room."""
-        if not self._make_room(len(run)):
+        if not self._make_room(len(held.run)):
             return None
         account = self._accounts.setdefault(to, _Account())
         account.last_number += 1
-        owed = Owed(groups, run, count, since_ms, to, account.last_number)
-        self.bytes += len(run)
-        account.owed[owed.number] = account.waiting[owed.number] = owed
+        number = account.last_number
+        owed = Owed(held.groups, held.run, held.count, held.since_ms, to, number)
+        self.bytes += len(held.run)
+        account.owed[number] = account.waiting[number] = owed
         self._sweep_soon(now_ms)
         return self._fill(account, now_ms)
 
@@ -132,9 +123,8 @@ class Ledger:
         account.heard_at_ms = now_ms
         for first, last in ranges:
             for number in range(max(1, first), min(last, account.last_number) + 1):
-                owed = account.owed.get(number)
-                if owed is not None and owed.sent:
-                    del account.owed[number]
+                if number in account.owed and number not in account.waiting:
+                    owed = account.owed.pop(number)
                     owed.confirmed_at_ms = now_ms
                     account.confirmed[number] = owed
                     self._retries.clear((by, number))
@@ -187,7 +177,6 @@ class Ledger:
         room = self._parameters.window - (len(account.owed) - len(account.waiting))
         for number in list(account.waiting)[: max(0, room)]:
             owed = account.waiting.pop(number)
-            owed.sent = True
             self._set_retry(owed, now_ms)
             sends.append(owed)
         return sends

@@ -70,7 +70,7 @@ class TopologyManager:
         self.active = parameters is not None
         self.parameters = parameters or TopologyParameters()
         self.changes = 0  # links given up so far
-        self.said: Place | None = None  # the place that we announce
+        self.announced: Place | None = None  # the place that we announce
         self._links = links
         self._warrant = verifier or Trusting()
         self.directory = Directory(links.self_id, self._warrant, self.parameters)
@@ -447,7 +447,7 @@ class TopologyManager:
         farthest_ms = self._farthest_ms(beside)
         address, epoch = links.address, Epoch(links.epoch)
         reach_ms = 1 << (farthest_ms - 1).bit_length() if farthest_ms > 0 else 0
-        before = self.said.reach_ms if self.said is not None else 0
+        before = self.announced.reach_ms if self.announced is not None else 0
         if reach_ms <= 2 * before and before <= 2 * reach_ms:
             reach_ms = before  # too small a change to announce
         return Place(
@@ -461,10 +461,10 @@ class TopologyManager:
     def _announce(self) -> list[Step]:
         if not self._links.address or self.parameters.hidden:
             return []
-        place, before = self.place(), self.said
+        place, before = self.place(), self.announced
         if place == before:
             return []
-        self.said = place
+        self.announced = place
         removed = frozenset() if before is None else frozenset({encode_place(before)})
         return [OwnFiltersChanged(frozenset({encode_place(place)}), removed)]
 

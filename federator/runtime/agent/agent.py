@@ -85,11 +85,11 @@ class Agent:
             federation=self.settings.federation,
             self_id=self.settings.broker_id,
             traffic=control.traffic,
-            said=observer.hear,
-            frames=data.path.on_frames,
+            on_messages=observer.hear,
+            on_frames=data.path.on_frames,
         )
         control.link.observe(observer)
-        control.connections.fetch(outboxes.hear)
+        control.connections.fetch(outboxes.on_fetched)
         control.link.subscribe(
             topic_filter for part in parts for topic_filter in part.subscriptions
         )

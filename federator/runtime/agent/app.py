@@ -16,7 +16,7 @@ from federator.protocol.types import BrokerId
 from federator.runtime.agent.agent import Agent
 from federator.runtime.agent.status import AgentPages, Beside
 from federator.runtime.leaves.moving import Move, begin, beginning, forget
-from federator.runtime.leaves.role import OtherAgent, Role
+from federator.runtime.leaves.role import OtherAgent
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.process import service_manager
 from federator.runtime.process.clocks import wall_clock_us
@@ -65,13 +65,13 @@ async def run(settings: Settings, source: Source[Settings], was: Settings | None
         if was is not None and former_state is not None:
             move = Move(was, state.path, partial(_former_agent, former_state, book))
         other = None if move is None else move.former
-        hub, role = _hub(mine, folders) if mine.leaves else (None, Role())
-        agent = Agent(mine, state, tasks, book, role, other)
+        hub = _hub(mine, folders) if mine.leaves else None
+        agent = Agent(mine, state, tasks, book, hub, other)
         if hub is not None:
             hub.join(None, agent)
             for leaf, folder in zip(mine.leaves, folders.values(), strict=True):
                 id = BrokerId(leaf.id)
-                port = Agent(mine.for_leaf(leaf), folder, tasks, book, hub.role(id))
+                port = Agent(mine.for_leaf(leaf), folder, tasks, book, hub.port(id))
                 hub.join(id, port)
         prepare = agent.control.connections.endpoints_for
 
@@ -113,12 +113,10 @@ def _finder(settings: Settings, folder: Path) -> "HubFinder":
     return HubFinder(settings, folder)
 
 
-def _hub(settings: Settings, folders: Mapping[BrokerId, StateDir]) -> "tuple[Hub, Role]":
-    """The hub, and the role of its broker's own agent."""
+def _hub(settings: Settings, folders: Mapping[BrokerId, StateDir]) -> "Hub":
     from federator.runtime.leaves.hub import Hub  # noqa: PLC0415 - of few brokers
 
-    hub = Hub(settings, {leaf: folder.path for leaf, folder in folders.items()})
-    return hub, hub.role(None)
+    return Hub(settings, {leaf: folder.path for leaf, folder in folders.items()})
 
 
 def _former_agent(

@@ -373,7 +373,7 @@ class Services:
         added, removed = data.policy.follow(*edge_of(rules), asked)
         data.path.follow_rules()
         self._on_interest(added, removed)
-        data.sharing.on_rules()
+        data.sharing.announce_members()
         self.plans.allow(rules.placed)
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:

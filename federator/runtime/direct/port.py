@@ -120,7 +120,7 @@ class DirectPort:
             unserved.close()
         self.antechamber.clear()
         for caller in self._callers.values():
-            caller.pipe.abort()
+            caller.abort()
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
@@ -134,7 +134,7 @@ class DirectPort:
         self._tokens.pop(neighbour, None)
         caller = self._callers.pop(neighbour, None)
         if caller is not None:
-            caller.pipe.abort()
+            caller.abort()
 
     def is_called_by(self, neighbour: BrokerId) -> bool:
         """Whether a neighbour's agent is connected to us."""
@@ -143,7 +143,7 @@ class DirectPort:
     # -- callers ----------------------------------------------------------------------------------
 
     def _on_call(self) -> PacketTransport:
-        return _Caller(self).pipe
+        return _Caller(self)
 
     def check_token(self, greeting: Greeting) -> None:
         """Check the token of a caller.
@@ -159,7 +159,7 @@ class DirectPort:
         """Admit a caller; a neighbour that connects again has lost its former connection."""
         former = self._callers.get(neighbour)
         if former is not None:
-            former.pipe.abort()
+            former.abort()
         caller.place.leave()
         self._callers[neighbour] = caller
         caller.admitted = True
@@ -173,53 +173,41 @@ class DirectPort:
             del self._callers[caller.neighbour]
 
 
-class _Pipe(PacketTransport):
-    """The pipe of a caller, which takes its place as soon as its address is known."""
-
-    def __init__(self, caller: "_Caller") -> None:
-        super().__init__(
-            caller.on_read,
-            packet_bytes_max=GREETING_BYTES_MAX,
-            queue_bytes_max=ANSWERS_BYTES_MAX,
-        )
-        self._on_connected = caller.on_connected
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._on_connected()
-
-
-class _Caller:
+class _Caller(PacketTransport):
     """One connection to the port; ``neighbour`` is set once the token is verified."""
 
     place: Place
 
     def __init__(self, port: DirectPort) -> None:
+        super().__init__(
+            self._on_chunk,
+            packet_bytes_max=GREETING_BYTES_MAX,
+            queue_bytes_max=ANSWERS_BYTES_MAX,
+        )
         self.neighbour: BrokerId | None = None
         self.admitted = False
         self._port = port
         self._line: SealedConnection | None = None  # once admitted, in a federation with keys
         self._came = self._came_urgent = self._confirmed = 0
-        self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self.pipe = _Pipe(self)
-        self.pipe.lost.add_done_callback(lambda _: self._on_lost())
-        self._patience = self._loop.call_later(GREETING_S, self.pipe.abort)
+        self.lost.add_done_callback(lambda _: self._on_lost())
+        self._patience = asyncio.get_running_loop().call_later(GREETING_S, self.abort)
 
-    def on_connected(self) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a place among the callers without a valid packet."""
-        place = self._port.antechamber.enter(self.pipe.peer, self.pipe.abort)
+        super().connection_made(transport)
+        place = self._port.antechamber.enter(self.peer, self.abort)
         assert place is not None, "nobody among them waits for us"
         self.place = place
 
-    def on_read(self, chunk: memoryview) -> int:
+    def _on_chunk(self, chunk: memoryview) -> int:
         if self.neighbour is None:
             return self._on_greeting(chunk)
         read = read_packets(chunk, packets_max=PACKETS_PER_TURN_MAX)
-        if read.said:
-            self._on_messages(self.neighbour, read.said)
+        if read.messages:
+            self._on_messages(self.neighbour, read.messages)
         for _ in range(read.pings):
-            self.pipe.send(PingRespPacket().write(), urgent=True, refusable=False)
+            self.send(PingRespPacket().write(), urgent=True, refusable=False)
         return read.used
 
     def _on_greeting(self, chunk: memoryview) -> int:
@@ -231,13 +219,13 @@ class _Caller:
         self.neighbour = greeting.sender
         if self._port.guard is None:
             self._admit(self.neighbour)
-        self.pipe.send(ConnAckPacket().write(), urgent=True, refusable=False)
+        self.send(ConnAckPacket().write(), urgent=True, refusable=False)
         return used
 
     def _admit(self, neighbour: BrokerId) -> None:
         self._port.admit(self, neighbour)
         self._patience.cancel()
-        self.pipe.packet_bytes_max = FRAME_PACKET_BYTES_MAX
+        self.packet_bytes_max = FRAME_PACKET_BYTES_MAX
 
     def _on_messages(self, neighbour: BrokerId, messages: list[tuple[str, bytes]]) -> None:
         guard = self._port.guard
@@ -262,7 +250,7 @@ class _Caller:
         drawn = secrets.token_bytes(DRAWN_BYTES)
         answer, self._line = welcome(guard, neighbour, payload, drawn)
         self._admit(neighbour)
-        self.pipe.send(PublishPacket(CONFIRM_TOPIC, answer).write(), refusable=False)
+        self.send(PublishPacket(CONFIRM_TOPIC, answer).write(), refusable=False)
 
     def _on_frames(self, neighbour: BrokerId, frames: Sequence[bytes], urgent: int) -> None:
         self._came_urgent += urgent
@@ -272,7 +260,7 @@ class _Caller:
         if self._came + self._came_urgent - self._confirmed >= CONFIRM_FRAMES:
             self._confirm()
         elif self._timer is None:
-            self._timer = self._loop.call_later(CONFIRM_S, self._confirm)
+            self._timer = asyncio.get_running_loop().call_later(CONFIRM_S, self._confirm)
 
     def _confirm(self) -> None:
         """Confirm how many frames have come."""
@@ -283,7 +271,7 @@ class _Caller:
         counts = CONFIRMATION.pack(self._came, self._came_urgent)
         payload = counts if self._line is None else self._line.seal(CONFIRM_TOPIC, counts)
         if payload is not None:
-            self.pipe.send(PublishPacket(CONFIRM_TOPIC, payload).write(), refusable=False)
+            self.send(PublishPacket(CONFIRM_TOPIC, payload).write(), refusable=False)
 
     def _on_lost(self) -> None:
         self._patience.cancel()

@@ -15,7 +15,7 @@ Source: docs/direct.md.
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -70,21 +70,6 @@ _log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class _Peer:
-    """A neighbour that we are linked with."""
-
-    token: bytes  # which the neighbour sends when it connects to us
-    offer: DirectOffer | None = None
-    link: MqttLink | None = None
-    task: asyncio.Task[None] | None = None
-    dials_from_ms: Millis = Millis(0)  # no new connection before that
-    drawn: bytes | None = None  # the nonce of our sealed greeting, until that is answered
-    sent: Unconfirmed | None = None  # set while frames go directly
-    confirmed: int = 0  # at the last check that found it grown
-    waits_since_ms: Millis = Millis(0)
-
-
-@dataclass(slots=True)
 class DirectCounters:
     """Counters since the start."""
 
@@ -119,28 +104,28 @@ class DirectLinks:
     by_broker: ByBroker
 
     def __post_init__(self) -> None:
-        self._peers: dict[BrokerId, _Peer] = {}
-        self._counters = DirectCounters()
-        self._complaints: RateLimiter[BrokerId] = RateLimiter(
+        self.peers: dict[BrokerId, DirectPeer] = {}
+        self.counted = DirectCounters()  # besides what the port and present connections count
+        self.complaints: RateLimiter[BrokerId] = RateLimiter(
             gap_ms=COMPLAINT_GAP_MS, keys_max=COMPLAINTS_MAX
         )
         direct = self.settings.direct
         self._folder = None if direct.folder is None else Path(direct.folder)
-        self._port = DirectPort(
+        self.port = DirectPort(
             direct.listen,
-            self._socket_of(self.settings.broker_id),
+            self.socket_of(self.settings.broker_id),
             self.on_frames,
             None if self.trust is None else self.trust.guard,
-            self._refuse,
+            self.refuse,
         )
         self.advertised = announced_endpoint(  # the address for neighbours
             direct.listen,
             direct.advertise,
             host_of_broker=Address.parse(self.settings.broker.advertised).host,
-            port=self._port.port,
+            port=self.port.port,
         )
 
-    def _socket_of(self, broker: BrokerId) -> Path | None:
+    def socket_of(self, broker: BrokerId) -> Path | None:
         """The Unix socket of an agent on this host, if it has our folder."""
         if self._folder is None:
             return None
@@ -148,107 +133,45 @@ class DirectLinks:
 
     async def run(self) -> None:
         """Accept neighbours, send them offers, and supervise connections, until cancelled."""
-        await self._port.open()
+        await self.port.open()
         _log.info("direct.listening", address=self.advertised)
         try:
             looks = 0
             while True:
                 if looks % round(OFFER_S / LOOK_S) == 0:
-                    for neighbour in list(self._peers):
-                        if not self._port.is_called_by(neighbour):
-                            self._offer(neighbour)
+                    for peer in list(self.peers.values()):
+                        peer.offer()
                 looks += 1
-                self._look()
+                for peer in self.peers.values():
+                    peer.look()
                 await asyncio.sleep(LOOK_S)
         finally:
-            self._port.close()
-
-    # -- neighbours -------------------------------------------------------------------------------
+            self.port.close()
 
     def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
         """Use a direct link to a neighbour only while the link by the brokers is up."""
         if up:
-            if neighbour not in self._peers:
-                token = secrets.token_bytes(TOKEN_BYTES)
-                self._peers[neighbour] = _Peer(token)
-                self._port.expect(neighbour, token)
-            self._offer(neighbour)
+            if neighbour not in self.peers:
+                self.peers[neighbour] = peer = DirectPeer(self, neighbour)
+                self.port.expect(neighbour, peer.token)
+            self.peers[neighbour].offer(again=True)
             return
-        peer = self._peers.pop(neighbour, None)
-        if peer is not None:
-            self._port.forget(neighbour)
-            self._hang_up(neighbour, peer)
+        gone = self.peers.pop(neighbour, None)
+        if gone is not None:
+            self.port.forget(neighbour)
+            gone.hang_up("given up")
 
     def on_offer(self, offer: DirectOffer) -> None:
         """Accept a neighbour's offer of a direct connection."""
-        peer, now_ms = self._peers.get(offer.sender), monotonic_ms()
-        if peer is None or offer == peer.offer or now_ms < peer.dials_from_ms:
-            return  # it is repeated
-        peer.dials_from_ms = Millis(now_ms + DIAL_GAP_MS)
-        if not self._port.is_called_by(offer.sender):
-            self._offer(offer.sender)  # the link may have come up here earlier than there
-        self._hang_up(offer.sender, peer)
-        peer.offer = offer
-        self._dial(offer.sender, peer, offer)
-
-    def _dial(self, neighbour: BrokerId, peer: _Peer, offer: DirectOffer) -> None:
-        if self.trust is not None and not offer.places:
-            return  # an older agent confirms without a seal, so its frames go by its broker
-        try:
-            host, port = split_endpoint(offer.address)
-        except ValueError:
-            if self._complaints.allow(neighbour, monotonic_ms()):
-                _log.warning(
-                    "direct.bad_address",
-                    neighbour=neighbour,
-                    address=offer.address,
-                    reason="not host:port",
-                )
-            return
-        links = self.settings.links
-        endpoint = DirectEndpoint(
-            host, port, password=offer.token, nearby=self._socket_of(neighbour)
-        )
-        soon_s = max(2, round(2 * links.hello_timeout_ms / 1000))
-        peer.link = MqttLink(
-            endpoint,
-            _Observer(self, neighbour, peer),
-            client_id=str(self.settings.broker_id),
-            keep_alive_s=min(KEEP_ALIVE_MAX_S, soon_s),
-            reconnect_min_ms=links.reconnect_min_ms,
-            reconnect_max_ms=links.reconnect_max_ms,
-            # Never refuses for want of room: unconfirmed frames are bounded.
-            send_queue_bytes_max=2 * links.send_queue_bytes_max,
-        )
-        peer.task = self.tasks.create_task(peer.link.run(), name=f"direct link to {neighbour}")
-
-    def _hang_up(self, neighbour: BrokerId, peer: _Peer, reason: str = "given up") -> None:
-        """End the connection to a neighbour; its frames go by the broker, if that is reached."""
-        self._go_by_broker(neighbour, peer, reason)
-        if peer.link is not None:
-            self._counters.bytes_out += peer.link.counters.bytes_out
-        if peer.task is not None:
-            peer.task.cancel()
-        peer.link = peer.task = peer.offer = peer.drawn = None
-
-    def _offer(self, neighbour: BrokerId) -> None:
-        token = self._peers[neighbour].token
-        offer = DirectOffer(
-            self.settings.broker_id,
-            self.epoch(),
-            self.advertised,
-            token,
-            places=self.trust is not None,
-        )
-        self.tell(neighbour, offer)
+        peer = self.peers.get(offer.sender)
+        if peer is not None:
+            peer.on_offer(offer)
 
     def leave(self) -> None:
         """Resend unconfirmed frames by the brokers: we cannot do so once we are gone."""
-        peers, self._peers = self._peers, {}
-        for neighbour, peer in peers.items():
-            self._hang_up(neighbour, peer)
-
-    # -- frames -----------------------------------------------------------------------------------
+        peers, self.peers = self.peers, {}
+        for peer in peers.values():
+            peer.hang_up("given up")
 
     def send(
         self,
@@ -259,112 +182,15 @@ class DirectLinks:
         urgent: bool,
     ) -> int | None:
         """As ``Transport.send``: 0 while the neighbour confirms too little."""
-        peer = self._peers.get(neighbour)
-        if peer is None or peer.sent is None or peer.link is None or size > FRAME_BYTES_MAX:
+        peer = self.peers.get(neighbour)
+        if peer is None or size > FRAME_BYTES_MAX:
             return None
-        sent, whole = peer.sent, b"".join(content)
-        if not sent.has_room:
-            return 0
-        sealed: bytes | None = whole
-        if sent.line is not None:
-            sealed = sent.line.seal(URGENT_TOPIC if urgent else DIRECT_TOPIC, whole)
-        if sealed is None:
-            return None
-        field = _URGENT_FIELD if urgent else _DIRECT_FIELD
-        packet = publish_pieces(field, (sealed,), len(sealed))
-        if not peer.link.write_packets(packet, 1, urgent=urgent):
-            # It refuses nothing unless it is broken, which is reported later in this turn.
-            self._go_by_broker(neighbour, peer, "the connection broke")
-            return None
-        sent.add(whole, urgent=urgent)
-        return len(sealed)
+        return peer.send(b"".join(content), urgent=urgent)
 
-    def on_up(self, neighbour: BrokerId, peer: _Peer, link: MqttLink) -> None:
-        """The port accepted us; with keys it must prove that it is the neighbour's agent."""
-        if peer.link is not link or self._peers.get(neighbour) is not peer:
-            return
-        if self.trust is None:
-            self._go_direct(neighbour, peer, link)
-            return
-        peer.drawn, peer.waits_since_ms = secrets.token_bytes(DRAWN_BYTES), monotonic_ms()
-        greeting = greet(self.trust.guard, neighbour, peer.drawn)
-        if greeting is not None:
-            link.publish(CONFIRM_TOPIC, greeting)
-
-    def _go_direct(
-        self,
-        neighbour: BrokerId,
-        peer: _Peer,
-        link: MqttLink,
-        line: SealedConnection | None = None,
-    ) -> None:
-        """Send frames for ``neighbour`` directly from now on."""
-        peer.sent = Unconfirmed(self.settings.links.send_queue_bytes_max, line)
-        peer.confirmed, peer.waits_since_ms = 0, monotonic_ms()
-        _log.info("direct.used", neighbour=neighbour, address=link.endpoint.place)
-
-    def on_down(self, neighbour: BrokerId, peer: _Peer, link: MqttLink, reason: str) -> None:
-        """The connection broke; ignore one that was given up before."""
-        if peer.link is link and self._peers.get(neighbour) is peer:
-            peer.drawn = None
-            self._go_by_broker(neighbour, peer, reason)
-
-    def _go_by_broker(self, neighbour: BrokerId, peer: _Peer, reason: str) -> None:
-        if peer.sent is None:
-            return
-        frames, peer.sent = peer.sent.take_back(), None
-        if self.by_broker.queue_to(neighbour) is None:
-            frames = []  # there is no way: custody's are asked for again
-        for frame in frames:
-            self.by_broker.resend(neighbour, frame)
-        again = len(frames)
-        self._counters.by_broker += again
-        _log.info("direct.left", neighbour=neighbour, reason=reason, again=again)
-
-    def on_said(
-        self, neighbour: BrokerId, peer: _Peer, link: MqttLink, said: Sequence[bytes]
-    ) -> None:
-        """Handle a neighbour's welcome, or its confirmation of frames on ``link``."""
-        if peer.link is not link:
-            return
-        try:
-            for packet in said:
-                if peer.sent is not None:
-                    _confirm(peer.sent, packet)
-                elif self.trust is not None and peer.drawn is not None:
-                    drawn, peer.drawn = peer.drawn, None
-                    line = welcomed(self.trust.guard, neighbour, drawn, packet)
-                    self._go_direct(neighbour, peer, link, line)
-        except DecodeError as error:
-            self._refuse(error)
-            link.drop(str(error))
-
-    def _refuse(self, error: DecodeError) -> None:
+    def refuse(self, error: DecodeError) -> None:
         """Count a packet without a seal for its position on a connection."""
         if self.trust is not None:
             self.trust.words.refuse("direct", error)
-
-    def _look(self) -> None:
-        """End connections without confirmations, and retry them later."""
-        now_ms = monotonic_ms()
-        for neighbour, peer in self._peers.items():
-            sent, patience_ms = peer.sent, SILENCE_MS
-            if peer.link is None:
-                if peer.offer is not None and now_ms >= peer.dials_from_ms:
-                    self._dial(neighbour, peer, peer.offer)
-                continue
-            if sent is not None:
-                patience_ms = sent.patience_ms
-                if not sent or sent.confirmed != peer.confirmed:
-                    peer.confirmed, peer.waits_since_ms = sent.confirmed, now_ms
-            elif peer.drawn is None:
-                continue  # there is no connection
-            if now_ms - peer.waits_since_ms > min(
-                patience_ms, self.settings.links.hello_timeout_ms
-            ):
-                offer = peer.offer
-                self._hang_up(neighbour, peer, "nothing is confirmed")
-                peer.offer, peer.dials_from_ms = offer, Millis(now_ms + REST_MS)
 
     # -- reports ----------------------------------------------------------------------------------
 
@@ -373,42 +199,35 @@ class DirectLinks:
         return {DirectOffer: self.on_offer}
 
     def carries(self, neighbour: BrokerId) -> bool:
-        return self.link_to(neighbour) is not None
+        return self.queue_to(neighbour) is not None
 
-    def link_to(self, neighbour: BrokerId) -> MqttLink | None:
+    def queue_to(self, neighbour: BrokerId) -> MqttLink | None:
         """The connection for direct frames to a neighbour; ``None`` while there is none."""
-        peer = self._peers.get(neighbour)
+        peer = self.peers.get(neighbour)
         return None if peer is None or peer.sent is None else peer.link
-
-    queue_to = link_to
 
     def bytes_to(self, neighbour: BrokerId) -> int:
         """Bytes that a neighbour's agent received from us over its present connections."""
-        peer = self._peers.get(neighbour)
+        peer = self.peers.get(neighbour)
         return 0 if peer is None or peer.link is None else peer.link.bytes_arrived
 
     def counters(self) -> DirectCounters:
         """Counters since the start."""
-        out = sum(p.link.counters.bytes_out for p in self._peers.values() if p.link is not None)
+        out = sum(p.link.counters.bytes_out for p in self.peers.values() if p.link is not None)
         return replace(
-            self._counters,
-            frames_in=self._port.frames,
-            bytes_out=self._counters.bytes_out + out,
-            refused=self._port.refused,
+            self.counted,
+            frames_in=self.port.frames,
+            bytes_out=self.counted.bytes_out + out,
+            refused=self.port.refused,
         )
 
     def totals(self) -> dict[str, object]:
         """For ``/status``: the port."""
-        counters = self.counters()
-        return {
-            "port": self._port.port,
-            "advertised": self.advertised,
-            **{name: getattr(counters, name) for name in counters.__slots__},
-        }
+        return {"port": self.port.port, "advertised": self.advertised, **asdict(self.counters())}
 
     def snapshot(self, neighbour: BrokerId | None) -> dict[str, object] | None:
         """For ``/status``: the link to one neighbour."""
-        peer = self._peers.get(neighbour) if neighbour is not None else None
+        peer = self.peers.get(neighbour) if neighbour is not None else None
         if neighbour is None or peer is None:
             return None
         link = peer.link
@@ -417,28 +236,179 @@ class DirectLinks:
             "address": None if link is None else link.endpoint.place,
             "last_error": None if link is None else link.last_error,
             "unconfirmed": 0 if peer.sent is None else len(peer.sent),
-            "comes_to_us": self._port.is_called_by(neighbour),
+            "comes_to_us": self.port.is_called_by(neighbour),
         }
 
 
-@dataclass(eq=False, repr=False)
-class _Observer(LinkObserver):
-    """Passes on the events of the connection to one neighbour's agent."""
+class DirectPeer(LinkObserver):
+    """Our connection to the agent of one neighbour, and what it has not confirmed."""
 
-    links: DirectLinks
-    neighbour: BrokerId
-    peer: _Peer
+    def __init__(self, links: DirectLinks, neighbour: BrokerId) -> None:
+        self._links, self._neighbour = links, neighbour
+        self.token = secrets.token_bytes(TOKEN_BYTES)  # the neighbour sends it when it connects
+        self.link: MqttLink | None = None
+        self.sent: Unconfirmed | None = None  # set while frames go directly
+        self._offered: DirectOffer | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._dials_from_ms = Millis(0)  # no new connection before that
+        self._drawn: bytes | None = None  # the nonce of our sealed greeting, until it is answered
+        self._confirmed = 0  # at the last look that found it grown
+        self._waits_since_ms = Millis(0)
+
+    def offer(self, *, again: bool = False) -> None:
+        """Offer our port, unless the neighbour's agent is connected to it; ``again``: even then."""
+        links = self._links
+        if again or not links.port.is_called_by(self._neighbour):
+            signed = links.trust is not None
+            us = links.settings.broker_id
+            offer = DirectOffer(us, links.epoch(), links.advertised, self.token, places=signed)
+            links.tell(self._neighbour, offer)
+
+    def on_offer(self, offer: DirectOffer) -> None:
+        """Connect to the port that the neighbour offers."""
+        now_ms = monotonic_ms()
+        if offer == self._offered or now_ms < self._dials_from_ms:
+            return  # it is repeated
+        self._dials_from_ms = Millis(now_ms + DIAL_GAP_MS)
+        self.offer()  # the link may have come up here earlier than there
+        self.hang_up("given up")
+        self._offered = offer
+        self._dial(offer)
+
+    def _dial(self, offer: DirectOffer) -> None:
+        parent = self._links
+        if parent.trust is not None and not offer.places:
+            return  # an older agent confirms without a seal, so its frames go by its broker
+        try:
+            host, port = split_endpoint(offer.address)
+        except ValueError:
+            if parent.complaints.allow(self._neighbour, monotonic_ms()):
+                _log.warning(
+                    "direct.bad_address",
+                    neighbour=self._neighbour,
+                    address=offer.address,
+                    reason="not host:port",
+                )
+            return
+        links = parent.settings.links
+        nearby = parent.socket_of(self._neighbour)
+        soon_s = max(2, round(2 * links.hello_timeout_ms / 1000))
+        self.link = MqttLink(
+            DirectEndpoint(host, port, password=offer.token, nearby=nearby),
+            self,
+            client_id=str(parent.settings.broker_id),
+            keep_alive_s=min(KEEP_ALIVE_MAX_S, soon_s),
+            reconnect_min_ms=links.reconnect_min_ms,
+            reconnect_max_ms=links.reconnect_max_ms,
+            # Never refuses for want of room: unconfirmed frames are bounded.
+            send_queue_bytes_max=2 * links.send_queue_bytes_max,
+        )
+        name = f"direct link to {self._neighbour}"
+        self._task = parent.tasks.create_task(self.link.run(), name=name)
+
+    def hang_up(self, reason: str) -> None:
+        """End the connection; frames go by the neighbour's broker, if that is reached."""
+        self._go_by_broker(reason)
+        if self.link is not None:
+            self._links.counted.bytes_out += self.link.counters.bytes_out
+        if self._task is not None:
+            self._task.cancel()
+        self.link = self._task = self._offered = self._drawn = None
+
+    def look(self) -> None:
+        """End a connection without confirmations, and retry it later."""
+        now_ms, sent, patience_ms = monotonic_ms(), self.sent, SILENCE_MS
+        if self.link is None:
+            if self._offered is not None and now_ms >= self._dials_from_ms:
+                self._dial(self._offered)
+            return
+        if sent is not None:
+            patience_ms = sent.patience_ms
+            if not sent or sent.confirmed != self._confirmed:
+                self._confirmed, self._waits_since_ms = sent.confirmed, now_ms
+        elif self._drawn is None:
+            return  # there is no connection
+        silent_ms = now_ms - self._waits_since_ms
+        if silent_ms > min(patience_ms, self._links.settings.links.hello_timeout_ms):
+            offer = self._offered
+            self.hang_up("nothing is confirmed")
+            self._offered, self._dials_from_ms = offer, Millis(now_ms + REST_MS)
+
+    def send(self, frame: bytes, *, urgent: bool) -> int | None:
+        """Send ``frame`` directly: the bytes that left, or as ``Carrier.send``."""
+        sent = self.sent
+        if sent is None or self.link is None:
+            return None
+        if not sent.has_room:
+            return 0
+        sealed: bytes | None = frame
+        if sent.line is not None:
+            sealed = sent.line.seal(URGENT_TOPIC if urgent else DIRECT_TOPIC, frame)
+        if sealed is None:
+            return None
+        field = _URGENT_FIELD if urgent else _DIRECT_FIELD
+        packet = publish_pieces(field, (sealed,), len(sealed))
+        if not self.link.write_packets(packet, 1, urgent=urgent):
+            # It refuses nothing unless it is broken, which is reported later in this turn.
+            self._go_by_broker("the connection broke")
+            return None
+        sent.add(frame, urgent=urgent)
+        return len(sealed)
+
+    # What the connection reports; one that was given up before is ignored
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        self.links.on_up(self.neighbour, self.peer, link)
+        """The port accepted us; with keys it must prove that it is the neighbour's agent."""
+        if self.link is not link:
+            return
+        trust = self._links.trust
+        if trust is None:
+            self._go_direct(link)
+            return
+        self._drawn, self._waits_since_ms = secrets.token_bytes(DRAWN_BYTES), monotonic_ms()
+        greeting = greet(trust.guard, self._neighbour, self._drawn)
+        if greeting is not None:
+            link.publish(CONFIRM_TOPIC, greeting)
 
     def on_down(self, link: MqttLink, reason: str) -> None:
-        self.links.on_down(self.neighbour, self.peer, link, reason)
+        """The connection broke."""
+        if self.link is link:
+            self._drawn = None
+            self._go_by_broker(reason)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Pass on a welcome or a confirmation."""
-        payloads = [bytes(packet.payload) for packet, _, _ in publishes]
-        self.links.on_said(self.neighbour, self.peer, link, payloads)
+        """Handle the neighbour's welcome, or its confirmations of frames."""
+        trust = self._links.trust
+        if self.link is not link:
+            return
+        try:
+            for publication, _, _ in publishes:
+                packet = bytes(publication.payload)
+                if self.sent is not None:
+                    _confirm(self.sent, packet)
+                elif trust is not None and self._drawn is not None:
+                    drawn, self._drawn = self._drawn, None
+                    self._go_direct(link, welcomed(trust.guard, self._neighbour, drawn, packet))
+        except DecodeError as error:
+            self._links.refuse(error)
+            link.drop(str(error))
+
+    def _go_direct(self, link: MqttLink, line: SealedConnection | None = None) -> None:
+        """Send frames directly from now on."""
+        self.sent = Unconfirmed(self._links.settings.links.send_queue_bytes_max, line)
+        self._confirmed, self._waits_since_ms = 0, monotonic_ms()
+        _log.info("direct.used", neighbour=self._neighbour, address=link.endpoint.place)
+
+    def _go_by_broker(self, reason: str) -> None:
+        if self.sent is None:
+            return
+        frames, self.sent = self.sent.take_back(), None
+        if self._links.by_broker.queue_to(self._neighbour) is None:
+            frames = []  # there is no way: custody's are asked for again
+        for frame in frames:
+            self._links.by_broker.resend(self._neighbour, frame)
+        self._links.counted.by_broker += len(frames)
+        _log.info("direct.left", neighbour=self._neighbour, reason=reason, again=len(frames))
 
 
 def _confirm(sent: Unconfirmed, payload: bytes) -> None:

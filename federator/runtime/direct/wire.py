@@ -48,12 +48,12 @@ class Read(NamedTuple):
 
     Attributes:
         used: Bytes of whole packets.
-        said: Their topics and payloads, in the order received.
+        messages: Their topics and payloads, in the order received.
         pings: Count of pings to answer.
     """
 
     used: int
-    said: list[tuple[str, bytes]]
+    messages: list[tuple[str, bytes]]
     pings: int
 
 
@@ -87,7 +87,7 @@ def read_packets(chunk: memoryview, *, packets_max: int) -> Read:
         LinkError: A packet has a form that agents do not use, or is a DISCONNECT. Frames before it
             are lost with the connection, and resent by the broker.
     """
-    at, size, said, pings = 0, len(chunk), list[tuple[str, bytes]](), 0
+    at, size, messages, pings = 0, len(chunk), list[tuple[str, bytes]](), 0
     for _ in range(packets_max):
         if at >= size:
             break
@@ -100,14 +100,14 @@ def read_packets(chunk: memoryview, *, packets_max: int) -> Read:
             sort = _HEADS.get(bytes(chunk[head : head + _HEAD_BYTES]))
             if sort is None or head + _HEAD_BYTES > end:
                 raise LinkError("a publication that is no frame")
-            said.append((sort, bytes(chunk[head + _HEAD_BYTES : end])))
+            messages.append((sort, bytes(chunk[head + _HEAD_BYTES : end])))
         elif chunk[at:end] == PINGREQ:
             pings += 1
         else:
             leaves = chunk[at] == _DISCONNECT
             raise LinkError("it leaves" if leaves else "no packet for a port for frames")
         at = end
-    return Read(at, said, pings)
+    return Read(at, messages, pings)
 
 
 def _body_bytes(length: int) -> int:

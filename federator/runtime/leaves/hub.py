@@ -13,16 +13,15 @@ Source: docs/hubs.md.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import structlog
 
 from federator.config.settings import Settings
 from federator.protocol.filters import CoverChange
 from federator.protocol.leaves.arrivals import Arrivals
-from federator.protocol.leaves.switch import Switch, Telling, Told
+from federator.protocol.leaves.switch import CLIENTS, Advertising, Changes, Side, Source, Switch
 from federator.protocol.leaves.waiting import FILTERS_PER_TURN, WaitingChanges
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.leaves.role import BrokerAgent, Role
@@ -36,22 +35,16 @@ ASKED: Final = "asked"
 TURN_S: Final = 0.01
 """How long one turn of the loop decides and asks; the last step may take some milliseconds more."""
 
-Side = BrokerId | None
-"""A leaf, or the mesh (``None``)."""
-
-Source = Side | Literal["clients"]
-"""A side, or our broker's own clients: they want filters, too."""
-
 LEAF_ANSWERS_MAX: Final = 1_024
 """Topics and keys per leaf with a remembered answer whether another side wants them."""
 
 _log = structlog.get_logger()
 
 
-class Hub:
-    """The ports of the leaves, beside the agent of their broker.
+class Hub(Role):
+    """The ports of the leaves, beside the agent of their broker; the role of that agent.
 
-    Each is made with its ``role`` and joins; then start the hub, and after it that agent.
+    All agents join, that one first; then start the hub, and after it that agent.
     """
 
     def __init__(self, settings: Settings, folders: Mapping[BrokerId, Path]) -> None:
@@ -69,7 +62,7 @@ class Hub:
             side: FilterFile(folder, ASKED, filters_max=settings.hub.announced_max)
             for side, folder in places
         }
-        self._asked_mesh: set[str] = set()
+        self.asked_mesh: set[str] = set()  # what the mesh is asked for, by names on our broker
         self.arrivals: dict[Side, Arrivals] = {}
         self._waiting: WaitingChanges[Source] = WaitingChanges()
         self._steps: Iterator[None] = iter(())  # the work in progress
@@ -79,9 +72,9 @@ class Hub:
         self._looking = False
         self._timer = DeadlineTimer(self._on_time)
 
-    def role(self, side: Side) -> Role:
-        """The role with which the agent of one side is made."""
-        return HubRole(self, side)
+    def port(self, leaf: BrokerId) -> Role:
+        """The role with which the agent for a leaf is made."""
+        return PortRole(self, leaf)
 
     def join(self, side: Side, agent: BrokerAgent) -> None:
         """Add the agent of one side."""
@@ -94,20 +87,9 @@ class Hub:
         """From now on pass on to each agent what the others want; connect all ports."""
         for port in self.ports.values():
             port.start()
-        self._steps = self._recall()
+        asked = {side: file.load() for side, file in self._asked_before.items()}
+        self._steps = self._apply(self.switch.recall(asked, Millis(monotonic_ms())))
         self._work_soon()
-
-    def all_subscribed(self) -> bool:
-        """Whether every agent here now receives what another one publishes on our broker."""
-        return all(agent.subscribed for agent in self._agents.values())
-
-    def on_looked(self) -> None:
-        """An agent here checked its presence: the others may have waited for it."""
-        if not self._looking and self.all_subscribed():
-            self._looking = True
-            for agent in self._agents.values():
-                agent.look()
-            self._looking = False
 
     async def leave(self) -> None:
         """Send byes to the leaves, as ``Agent.leave``."""
@@ -120,26 +102,6 @@ class Hub:
             if port.settings.link_rules() != (new := settings.for_leaf(leaf)).link_rules():
                 port.follow_link_rules(new)
 
-    # What agents call at their hub
-
-    @property
-    def asked(self) -> frozenset[str]:
-        """The filters the mesh is asked for, by their names on our broker."""
-        return frozenset(self._asked_mesh)
-
-    def own_links(self) -> list[MqttLink]:
-        """The ports' connections to our broker."""
-        return [link for port in self.ports.values() for link in port.own_links()]
-
-    def on_clients(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        """Clients of our broker now want ``added``, and no longer ``removed``."""
-        self._want("clients", added, removed)
-
-    def call_roll(self) -> None:
-        """Ask leaves to subscribe again at our broker, for its log."""
-        for port in self.ports.values():
-            port.call_roll()
-
     def served_by(self, leaf: BrokerId) -> BrokerId:
         """The hub that serves a leaf: as far as we know, us."""
         served = self.ports[leaf].node.serving.of(leaf)
@@ -148,6 +110,52 @@ class Hub:
     def count_served(self) -> int:
         up = (leaf for leaf, port in self.ports.items() if port.node.links.up)
         return sum(self.served_by(leaf) == self._self_id for leaf in up)
+
+    # The role of our broker's own agent
+
+    def on_clients(
+        self,
+        added: frozenset[str],
+        removed: frozenset[str],
+        ask: Callable[[Iterable[str], Iterable[str]], None],
+    ) -> None:
+        """Clients of our broker want other filters: the hub decides what each side is asked for."""
+        self._want(CLIENTS, added, removed)
+
+    def asked(self, wanted: frozenset[str]) -> frozenset[str]:
+        return frozenset(self.asked_mesh)
+
+    def own_links(self) -> list[MqttLink]:
+        """The ports' connections to our broker."""
+        return [link for port in self.ports.values() for link in port.own_links()]
+
+    def call_roll(self) -> None:
+        for port in self.ports.values():
+            port.call_roll()
+
+    def is_complete(self) -> bool:
+        """Whether every agent here now receives what another one publishes on our broker."""
+        return all(agent.subscribed for agent in self._agents.values())
+
+    def on_looked(self) -> None:
+        """An agent here checked its presence: the others may have waited for it."""
+        if not self._looking and self.is_complete():
+            self._looking = True
+            for agent in self._agents.values():
+                agent.look()
+            self._looking = False
+
+    def on_roaming(self) -> None:
+        """A leaf has another hub besides: it must recognise there what it got here."""
+        for agent in self._agents.values():
+            agent.stamp()
+
+    def note_arrival(self, keys: bytes, run: bytes, publications: int) -> None:
+        self.arrivals[None].note(keys, run, publications)
+
+    def on_wanted(self, added: Sequence[str], removed: Sequence[str]) -> None:
+        """The mesh wants ``added`` from us from now on, and no longer ``removed``."""
+        self._want(None, added, removed)
 
     # Arrivals
 
@@ -184,16 +192,10 @@ class Hub:
 
     # Interest changes
 
-    def on_wanted(self, side: Side, added: Sequence[str], removed: Sequence[str]) -> None:
-        """One side wants ``added`` from us from now on, and no longer ``removed``."""
-        if side is not None:
-            self.wanted[side] += len(_publications(added)) - len(_publications(removed))
-        self._want(side, added, removed)
-
-    def on_roaming(self) -> None:
-        """A leaf has another hub besides: it must recognise there what it got here."""
-        for agent in self._agents.values():
-            agent.stamp()
+    def on_leaf_wants(self, leaf: BrokerId, added: Sequence[str], removed: Sequence[str]) -> None:
+        """A leaf wants ``added`` from us from now on, and no longer ``removed``."""
+        self.wanted[leaf] += len(_publications(added)) - len(_publications(removed))
+        self._want(leaf, added, removed)
 
     def bring_mesh_again(self, run: bytes) -> None:
         """A leaf returns data that the mesh sent it through its other hub: others may lack it."""
@@ -234,7 +236,7 @@ class Hub:
                 self._reconsiders = False
                 changes = self.switch.reconsider(Millis(monotonic_ms()))
             elif self._waiting:
-                changes = self._decide(*self._waiting.take())
+                changes = self.switch.change(*self._waiting.take(), Millis(monotonic_ms()))
             else:
                 self._timer.set(self.switch.next_deadline_ms())
                 return
@@ -242,39 +244,21 @@ class Hub:
             for arrivals in self.arrivals.values():
                 arrivals.forget()
 
-    def _decide(self, side: Source, change: CoverChange) -> Telling:
-        now_ms = Millis(monotonic_ms())
-        if side is None:
-            return self.switch.on_mesh(change, now_ms)
-        if side == "clients":
-            return self.switch.on_clients(change.subscribe, change.unsubscribe, now_ms)
-        return self.switch.on_leaf(side, change, now_ms)
-
-    def _recall(self) -> Iterator[None]:
-        """Ask again for what was asked for before a restart."""
-        leaves = {leaf: f.load() for leaf, f in self._asked_before.items() if leaf is not None}
-        mesh = self._asked_before[None].load()
-        return self._apply(self.switch.recall(mesh, leaves, Millis(monotonic_ms())))
-
-    def _carry_out(self, changes: Telling) -> Iterator[None]:
-        for order in changes:
-            if order is not None:
-                yield from self._apply(order)
+    def _carry_out(self, advertising: Advertising) -> Iterator[None]:
+        for changes in advertising:
+            if changes is not None:
+                yield from self._apply(changes)
             yield
 
-    def _apply(self, changes: Told) -> Iterator[None]:
-        sides: list[tuple[Side, CoverChange]] = [(None, changes.mesh), *changes.leaves.items()]
-        for side, change in sides:
+    def _apply(self, changes: Changes) -> Iterator[None]:
+        for side, change in changes.items():
             for part in _parts(change):
                 self._note(side, part)
-                self._subscribe(side, part)
+                if side is None:
+                    self.asked_mesh.update(part.subscribe)
+                    self.asked_mesh.difference_update(part.unsubscribe)
+                self._agents[side].ask(part.subscribe, part.unsubscribe)
                 yield
-
-    def _subscribe(self, side: Side, change: CoverChange) -> None:
-        if side is None:
-            self._asked_mesh.update(change.subscribe)
-            self._asked_mesh.difference_update(change.unsubscribe)
-        self._agents[side].ask(change.subscribe, change.unsubscribe)
 
     def _note(self, side: Side, change: CoverChange) -> None:
         """Write down the filters asked for, for the next start."""
@@ -286,43 +270,21 @@ class Hub:
             _log.warning("hub.list_failed", reason=error.strerror or str(error))
 
 
-class HubRole(Role):
-    """The role of one agent at a hub: of the broker's own (``side`` is the mesh), or of a port."""
+class PortRole(Role):
+    """The role of the agent that a hub has for one leaf: that has no clients, and no log."""
 
-    def __init__(self, hub: Hub, side: Side) -> None:
-        self._hub, self._side = hub, side
-        if side is not None:
-            self.again = hub.bring_mesh_again
-        self.note_arrival = self._note_arrival
-        self.on_wanted = partial(hub.on_wanted, side)
+    def __init__(self, hub: Hub, leaf: BrokerId) -> None:
+        self._hub, self._leaf = hub, leaf
+        self.again = hub.bring_mesh_again
 
-    def _note_arrival(self, keys: bytes, run: bytes, publications: int) -> None:
-        self._hub.arrivals[self._side].note(keys, run, publications)
+    def note_arrival(self, keys: bytes, run: bytes, publications: int) -> None:
+        self._hub.arrivals[self._leaf].note(keys, run, publications)
 
-    def on_clients(
-        self,
-        added: frozenset[str],
-        removed: frozenset[str],
-        ask: Callable[[Iterable[str], Iterable[str]], None],
-    ) -> None:
-        """The hub decides what each side is asked for; ports have no clients."""
-        if self._side is None:
-            self._hub.on_clients(added, removed)
-        else:
-            ask(added, removed)
-
-    def asked(self, wanted: frozenset[str]) -> frozenset[str]:
-        return self._hub.asked if self._side is None else wanted
-
-    def own_links(self) -> list[MqttLink]:
-        return self._hub.own_links() if self._side is None else []
-
-    def call_roll(self) -> None:
-        if self._side is None:
-            self._hub.call_roll()
+    def on_wanted(self, added: Sequence[str], removed: Sequence[str]) -> None:
+        self._hub.on_leaf_wants(self._leaf, added, removed)
 
     def is_complete(self) -> bool:
-        return self._hub.all_subscribed()
+        return self._hub.is_complete()
 
     def on_looked(self) -> None:
         self._hub.on_looked()
@@ -331,7 +293,8 @@ class HubRole(Role):
         self._hub.on_roaming()
 
     def served_leaves(self) -> int:
-        return 0 if self._side is None else self._hub.count_served()
+        """How many leaves the hub serves, for the page that this leaf reads."""
+        return self._hub.count_served()
 
 
 def _publications(filters: Iterable[str]) -> list[str]:

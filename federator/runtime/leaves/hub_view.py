@@ -28,7 +28,7 @@ def hub_section(hub: "Hub | None") -> Section | None:
     if hub is None:
         return None
     return {
-        "filters_asked": len(hub.asked),
+        "filters_asked": len(hub.asked_mesh),
         **{
             side: {
                 "publications": sum(source.publications for source in sources),
@@ -53,7 +53,7 @@ def _leaf(hub: "Hub", id: BrokerId, port: BrokerAgent) -> dict[str, int]:
         "up": bool(port.node.links.up),
         "served_by": hub.served_by(id),
         "filters_wanted": hub.wanted[id],
-        "filters_told": len(hub.switch.leaves[id]),
+        "filters_told": hub.switch.leaves.count_advertised_to(id),
         "bytes_out": counters.frame_bytes_out,
         "bytes_in": counters.frame_bytes_in,
         "bytes_in_vain": hub.arrivals[id].size_in_vain,

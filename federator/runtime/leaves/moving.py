@@ -54,7 +54,7 @@ HELD_LOOKS: Final = 15
 """How long clients' publications wait then: what the former agent took is to arrive first. It sends
 nothing while this process stands still, so looks are counted, not time."""
 
-SAID_S: Final = 1.0
+ARRIVES_S: Final = 1.0
 """After this long, the other end of a link has received what we sent."""
 
 LOOK_S: Final = 0.2
@@ -182,7 +182,7 @@ class Move:
         own = delivery.publish_over(former.path.delivery.link)
         former.start()
         _log.info("move.begun", role=self._settings.role, phase=self.phase)
-        await _in_time(_stands(former, SAID_S), FIRST_WAIT_S)
+        await _in_time(_stands(former, ARRIVES_S), FIRST_WAIT_S)
         if self.phase == BEGUN:
             delivery.wait()
         self._may_start.set()
@@ -219,8 +219,8 @@ class Move:
         await _in_time(_stands(former, ENDS_S), keep_s)
         former.ask_for_nothing()
         # Absent members may send requests later, and we do not know which.
-        last_s = end_s - time.monotonic() if self._settings.role == "member" else SAID_S
-        await asyncio.sleep(max(SAID_S, last_s))
+        last_s = end_s - time.monotonic() if self._settings.role == "member" else ARRIVES_S
+        await asyncio.sleep(max(ARRIVES_S, last_s))
         with contextlib.suppress(TimeoutError):
             await former.leave()
 

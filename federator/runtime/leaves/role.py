@@ -1,9 +1,9 @@
 """Roles: what an agent does for the place of its broker, and what a role may ask of an agent.
 
 An agent gets its role when it is made. ``Role`` itself is that of a member and of a leaf: only
-clients of the broker want anything. ``hub`` has the two others, of the agent of a hub and of a
-port. While a broker changes its role, two agents are at it, and each knows the other as
-``OtherAgent``.
+clients of the broker want anything. ``hub`` has the two others: ``Hub`` for the agent of its
+broker, ``PortRole`` for the agents of its leaves. While a broker changes its role, two agents are
+at it, and each knows the other as ``OtherAgent``.
 
 Source: docs/hubs.md.
 """

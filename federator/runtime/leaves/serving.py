@@ -81,7 +81,8 @@ class LeafServingService:
     ) -> None:
         leaf = BrokerId(settings.leaf.id) if isinstance(settings, PortSettings) else None
         self.decides = LeafServing(
-            node,
+            node.links,
+            node.serving,
             path.custody,
             stamps,
             ServedFile(folder),

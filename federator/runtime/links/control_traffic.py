@@ -126,13 +126,14 @@ class ControlTraffic:
     def link_to(self, neighbour: BrokerId) -> MqttLink | None:
         """The control connection to a neighbour's broker, if there is one."""
         state = self.links.neighbours.get(neighbour)
-        return self.connections.control_of(state.conn) if state and state.conn else None
+        there = self.connections.behind_conn(state.conn) if state and state.conn else None
+        return None if there is None else there.control
 
     def send_over(self, conn: ConnId, message: Message) -> None:
         """Send ``message`` over a connection, if it still exists."""
-        link = self.connections.control_of(conn)
-        if link is not None:
-            self.send(link, message)
+        there = self.connections.behind_conn(conn)
+        if there is not None:
+            self.send(there.control, message)
 
     def send(self, link: MqttLink, message: Message) -> None:
         """Publish ``message`` before any waiting data.

@@ -157,19 +157,15 @@ class NeighbourLinks:
 
     def __post_init__(self) -> None:
         self.all: list[NeighbourLink] = []
-        self._on_fetched: Callable[[NeighbourLink, MqttLink, Sequence[Inbound]], None] = _drop
-        self._mark: Callable[[NeighbourLink], None] = lambda neighbour: None
+        self.on_fetched: Callable[[NeighbourLink, MqttLink, Sequence[Inbound]], None] | None = None
+        # Publishes a mark in an outbox on our own broker.
+        self.mark: Callable[[NeighbourLink], None] = lambda neighbour: None
         self._by_conn: dict[ConnId, NeighbourLink] = {}
-        self._by_link: dict[MqttLink, NeighbourLink] = {}
         self._last_conn = 0
 
     def fetch(self, hear: Callable[["NeighbourLink", MqttLink, Sequence[Inbound]], None]) -> None:
         """Give ``hear`` what comes from our outboxes on neighbours' brokers."""
-        self._on_fetched = hear
-
-    def keep(self, mark: Callable[["NeighbourLink"], None]) -> None:
-        """Have ``mark`` publish marks in the outboxes on our own broker."""
-        self._mark = mark
+        self.on_fetched = hear
 
     def start(self) -> None:
         """Dial the configured neighbours."""
@@ -270,7 +266,7 @@ class NeighbourLinks:
             ours = f"{self.settings.broker.id}-for-{neighbour.outbox_of}"
         elif isinstance(target, NeighbourSettings):
             neighbour.takes_outbox = self.settings.takes_outbox(target)
-        observer = NeighbourObserver(neighbour, self._connected, self._disconnected, self._receive)
+        observer = NeighbourObserver(neighbour, self)
         # If we receive over this link, we must soon notice that it is dead: a NAT forgets it.
         soon_s = max(2, round(2 * links.hello_timeout_ms / 1000))
         keep_alive_s = min(KEEP_ALIVE_S, soon_s) if neighbour.takes_outbox else KEEP_ALIVE_S
@@ -300,10 +296,9 @@ class NeighbourLinks:
         else:
             keep = partial(OutboxLink, window_bytes=links.outbox_bytes_max)
             neighbour.data = data = make_link("data", None, keep)
-            data.mark = lambda: self._mark(neighbour)
+            data.mark = lambda: self.mark(neighbour)
         if neighbour.takes_outbox:
             self._take_outbox(neighbour)
-        self._by_link |= dict.fromkeys(neighbour.links, neighbour)
         neighbour.tasks = tuple(
             self.tasks.create_task(link.run(), name=f"link to {neighbour.address}")
             for link in neighbour.links
@@ -333,11 +328,6 @@ class NeighbourLinks:
         topic = connection_state_topic(self.settings.broker_id)
         return Will(topic, payload=LINK_DOWN, retain=True)
 
-    def control_of(self, conn: ConnId) -> MqttLink | None:
-        """The control connection behind ``conn``, or ``None`` when it is gone."""
-        neighbour = self._by_conn.get(conn)
-        return neighbour.control if neighbour is not None else None
-
     def data_of(self, conn: ConnId) -> MqttLink | None:
         """The data connection behind ``conn``, or ``None`` when it is gone."""
         neighbour = self._by_conn.get(conn)
@@ -353,8 +343,9 @@ class NeighbourLinks:
         return self._by_conn.get(conn)
 
     def having(self, link: MqttLink) -> NeighbourLink | None:
-        """The link that ``link`` belongs to, or ``None`` when it is gone."""
-        return self._by_link.get(link)
+        """The link that ``link`` belongs to, if it leads to a neighbour."""
+        observer = link.observer
+        return observer.neighbour if isinstance(observer, NeighbourObserver) else None
 
     def hang_up(self, conn: ConnId) -> None:
         """Close ``conn`` for good."""
@@ -386,8 +377,6 @@ class NeighbourLinks:
     def _end(self, neighbour: NeighbourLink) -> None:
         self.all.remove(neighbour)
         self._log_down(neighbour)
-        for link in neighbour.links:
-            del self._by_link[link]
         for task in neighbour.tasks:
             task.cancel()
 
@@ -402,12 +391,8 @@ class NeighbourLinks:
         """Whether messages for us on neighbours' brokers may wait for us to read them."""
         return any(neighbour.takes_outbox and neighbour.control.behind for neighbour in self.all)
 
-    def _receive(
-        self, neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]
-    ) -> None:
-        self._on_fetched(neighbour, link, publishes)
-
-    def _connected(self, neighbour: NeighbourLink) -> None:
+    def on_subscribed(self, neighbour: NeighbourLink) -> None:
+        """Report a neighbour when both connections are up and subscribed."""
         if not neighbour.connected:
             return
         assert neighbour.conn is not None, "the Will was made before the connection"
@@ -424,35 +409,27 @@ class NeighbourLinks:
             )
         )
 
-    def _disconnected(self, neighbour: NeighbourLink) -> None:
+    def on_down(self, neighbour: NeighbourLink) -> None:
+        """Report that a neighbour is disconnected: one connection is lost."""
         if neighbour.conn is None or self._by_conn.pop(neighbour.conn, None) is None:
             return
         neighbour.control.drop("its data connection is lost")  # a new connection has a new ConnId
         self.tell(NeighbourDisconnected(neighbour.conn))
 
 
-def _drop(neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]) -> None:
-    """Ignore what neighbours' brokers send."""
-
-
 @dataclass(eq=False, repr=False)
 class NeighbourObserver(LinkObserver):
-    """Reports that a connection came or went, and passes on messages received over it."""
+    """Passes on the events of the two connections to one address."""
 
     neighbour: NeighbourLink
-    connected: Callable[[NeighbourLink], None]
-    disconnected: Callable[[NeighbourLink], None]
-    hear: Callable[[NeighbourLink, MqttLink, Sequence[Inbound]], None]
+    links: NeighbourLinks
 
     def on_subscribed(self, link: MqttLink) -> None:
-        """Report when both connections are up and subscribed."""
-        self.connected(self.neighbour)
+        self.links.on_subscribed(self.neighbour)
 
     def on_down(self, link: MqttLink, reason: str) -> None:
-        """Report that the neighbour is disconnected: one connection is lost."""
-        self.disconnected(self.neighbour)
+        self.links.on_down(self.neighbour)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Pass on received messages. Without an outbox, a neighbour's broker sends none unasked."""
-        if self.neighbour.takes_outbox:
-            self.hear(self.neighbour, link, publishes)
+        if self.neighbour.takes_outbox and self.links.on_fetched is not None:
+            self.links.on_fetched(self.neighbour, link, publishes)

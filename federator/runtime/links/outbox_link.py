@@ -9,8 +9,9 @@ Source: docs/protocol.md 19.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from mqtt5 import PublishPacket, Will
+from mqtt5 import PublishPacket
 
 from federator.protocol.links.outbox import Credit
 from federator.runtime.mqtt.endpoint import Endpoint
@@ -22,9 +23,9 @@ class OutboxLink(MqttLink):
     """A client of our own broker that publishes for an agent that fetches from it.
 
     Args:
-        client_id, will, keep_alive_s, reconnect_min_ms, reconnect_max_ms: As for ``MqttLink``.
-        send_queue_bytes_max: The same, and the bound of what waits for credit.
         window_bytes: The credit.
+        options: As for ``MqttLink``; ``send_queue_bytes_max`` is also the bound of what waits for
+            credit.
 
     Attributes:
         mark: Called when a mark should ask the receiver for its position.
@@ -35,24 +36,10 @@ class OutboxLink(MqttLink):
         endpoint: Endpoint,
         observer: LinkObserver,
         *,
-        client_id: str,
-        will: Will | Callable[[], Will] | None,
-        keep_alive_s: int,
-        reconnect_min_ms: int,
-        reconnect_max_ms: int,
-        send_queue_bytes_max: int,
         window_bytes: int,
+        **options: Any,  # noqa: ANN401 - as the class above has them
     ) -> None:
-        super().__init__(
-            endpoint,
-            observer,
-            client_id=client_id,
-            will=will,
-            keep_alive_s=keep_alive_s,
-            reconnect_min_ms=reconnect_min_ms,
-            reconnect_max_ms=reconnect_max_ms,
-            send_queue_bytes_max=send_queue_bytes_max,
-        )
+        super().__init__(endpoint, observer, **options)
         self._window_bytes = window_bytes
         self.credit = Credit(window_bytes=window_bytes)
         self.mark: Callable[[], None] = lambda: None

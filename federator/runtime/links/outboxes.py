@@ -37,7 +37,7 @@ class KeptOutboxes:
     roll: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.connections.keep(self._mark)
+        self.connections.mark = self._mark
 
     def part(self) -> Part:
         return Part(messages={OutboxTaken: self.on_taken}, tasks={"outboxes": self.run})
@@ -91,21 +91,23 @@ class OwnOutboxes:
     """Our outboxes on neighbours' brokers: hands received messages to their usual handlers.
 
     Args:
-        said: Handles control messages.
-        frames: Handles frames.
+        on_messages: Handles control messages.
+        on_frames: Handles frames.
     """
 
     federation: str
     self_id: BrokerId
     traffic: ControlTraffic
-    said: Callable[[Sequence[PublishPacket]], None]
-    frames: Callable[[Sequence[bytes]], None]
+    on_messages: Callable[[Sequence[PublishPacket]], None]
+    on_frames: Callable[[Sequence[bytes]], None]
 
     def __post_init__(self) -> None:
         kinds = (*CONTROL_KINDS, DATA)
         self._kind_of = {outbox_topic(self.federation, self.self_id, kind): kind for kind in kinds}
 
-    def hear(self, neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]) -> None:
+    def on_fetched(
+        self, neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]
+    ) -> None:
         """Handle the messages of one socket read; ignore those on other topics."""
         messages: list[PublishPacket] = []
         frames: list[bytes] = []
@@ -115,15 +117,15 @@ class OwnOutboxes:
                 frames.append(packet.payload)
             elif kind == WINDOW:
                 if frames:  # a mark is answered when everything before it is handled
-                    self.frames(frames)
+                    self.on_frames(frames)
                     frames = []
                 self._on_mark(neighbour, link, packet)
             elif kind is not None:
                 messages.append(packet)
         if frames:
-            self.frames(frames)
+            self.on_frames(frames)
         if messages:
-            self.said(messages)
+            self.on_messages(messages)
 
     def _on_mark(self, neighbour: NeighbourLink, link: MqttLink, packet: PublishPacket) -> None:
         mark = self.traffic.receive(packet)

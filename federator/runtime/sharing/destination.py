@@ -18,10 +18,10 @@ from federator.protocol.forwarding.publications import RunChecker, not_retained,
 from federator.protocol.sharing.assignment import Assignment
 from federator.protocol.sharing.parcels import Arrivals, Parcel, pack_confirmation
 from federator.protocol.sharing.returns import TRIES_MAX, Returns, publication_name
-from federator.protocol.types import BrokerId, Epoch
+from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.wire import Inbound, packet_id_at, publish_topic, split_run
-from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 from federator.runtime.sharing.origin import SendTo, ShareCounters
 
 POLL_S: Final = 0.005
@@ -30,7 +30,7 @@ POLL_S: Final = 0.005
 WAITING_MAX: Final = 4_096
 """Parcels that wait for room in our connection; the origin resends what does not fit."""
 
-SETTLE_S: Final = 5.0
+SETTLE_MS: Final = Millis(5_000)
 """After this long, all agents know that ordinary subscribers here want a filter."""
 
 
@@ -61,15 +61,15 @@ class ShareDestination:
     counters: ShareCounters
     send_to: SendTo
     pass_on: Callable[[str, bytes], bool]  # sends to members elsewhere; false: there are none
-    settle_s: float = SETTLE_S
+    settle_ms: Millis = SETTLE_MS
 
     def __post_init__(self) -> None:
         self._arrivals = Arrivals()
         self._returns = Returns()
         self._checker = RunChecker()
         self._waiting: deque[_Arrived] = deque()
-        self._settling: dict[str, float] = {}  # when each settles, the earliest first
-        self._settle_timer: asyncio.Handle | None = None
+        self._settling: dict[str, Millis] = {}  # when each settles, the earliest first
+        self._settle_timer = DeadlineTimer(self._on_settled)
         self._poll: asyncio.Handle | None = None
 
     def on_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
@@ -79,9 +79,8 @@ class ShareDestination:
         """
         for filter in removed:
             self._settling.pop(filter, None)
-        settled_s = asyncio.get_running_loop().time() + self.settle_s
-        self._settling.update(dict.fromkeys(added, settled_s))
-        self._await_settled()
+        self._settling |= dict.fromkeys(added, Millis(monotonic_ms() + self.settle_ms))
+        self._settle_timer.set(next(iter(self._settling.values()), None))
 
     def on_parcel(self, frame: Frame, parcel: Parcel) -> None:
         """Handle a parcel for our members; a duplicate is not published again."""
@@ -176,18 +175,10 @@ class ShareDestination:
             self._work()
         self._watch()
 
-    def _await_settled(self) -> None:
-        """Set a timer for the next filter that settles."""
-        if self._settle_timer is None and self._settling:
-            at_s = next(iter(self._settling.values()))
-            self._settle_timer = asyncio.get_running_loop().call_at(at_s, self._on_settled)
-
     def _on_settled(self) -> None:
-        self._settle_timer = None
-        now_s = asyncio.get_running_loop().time()
-        settling = self._settling
-        for filter in [*takewhile(lambda key: settling[key] <= now_s, settling)]:
+        now_ms, settling = monotonic_ms(), self._settling
+        for filter in [*takewhile(lambda key: settling[key] <= now_ms, settling)]:
             del settling[filter]
         if not settling:
             self._settling = {}  # a fresh dictionary: a drained one keeps its memory
-        self._await_settled()
+        self._settle_timer.set(next(iter(self._settling.values()), None))

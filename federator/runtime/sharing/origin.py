@@ -131,30 +131,21 @@ class ShareOrigin:
         for orphans, parts in runs.held.items():
             self._hold(Held(orphans, b"".join(parts), len(parts), now_ms), now_ms)
         for (broker, groups, acknowledged), parts in runs.parts.items():
-            run = b"".join(parts)
-            self._send(broker, groups, run, len(parts), acknowledged, now_ms, now_ms)
+            held = Held(groups, b"".join(parts), len(parts), now_ms)
+            self._send(broker, held, acknowledged, now_ms)
         self._arm()
 
-    def _send(
-        self,
-        broker: BrokerId,
-        groups: tuple[GroupKey, ...],
-        run: bytes,
-        count: int,
-        acknowledged: bool,
-        since_ms: Millis,
-        now_ms: Millis,
-    ) -> None:
-        self.counters.sent += count
+    def _send(self, broker: BrokerId, held: Held, acknowledged: bool, now_ms: Millis) -> None:
+        self.counters.sent += held.count
         if broker == self.self_id:
-            self.publish_here(run)
+            self.publish_here(held.run)
         elif not acknowledged:
-            self._send_parcel(broker, 0, run, count)
+            self._send_parcel(broker, 0, held.run, held.count)
         else:
             self.want_inbox()
-            sends = self.ledger.owe(broker, groups, run, count, since_ms=since_ms, now_ms=now_ms)
+            sends = self.ledger.owe(broker, held, now_ms=now_ms)
             if sends is None:
-                self._lose(count, "no room")
+                self._lose(held.count, "no room")
             else:
                 self._resend(sends)
 
@@ -173,7 +164,8 @@ class ShareOrigin:
         now_ms = monotonic_ms()
         picks = self.assignment.again(owed.groups)
         for pick in picks:
-            self._send(pick.next(), pick.serves, owed.run, owed.count, True, owed.since_ms, now_ms)
+            held = Held(pick.serves, owed.run, owed.count, owed.since_ms)
+            self._send(pick.next(), held, True, now_ms)
         served = {key for pick in picks for key in pick.serves}
         rest = [k for k in owed.groups if k not in served and self.assignment.knows(k)]
         if rest:  # the others were given up

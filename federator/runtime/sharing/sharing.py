@@ -43,7 +43,7 @@ from federator.runtime.sharing.origin import ShareCounters, ShareOrigin
 LISTED_MAX: Final = 1_000
 """Groups in one answer about our state."""
 
-INEXACT_TOLD_MAX: Final = 1_000
+INEXACT_LOGGED_MAX: Final = 1_000
 """Inexact groups that we remember as logged."""
 
 INEXACT_AT_ONCE_MAX: Final = 16
@@ -120,9 +120,7 @@ class Sharing:
         self.membership.reach(self.self_id)
         self.assignment = Assignment(self.self_id, stand_ins_max=self.stand_ins_max)
         self.counters = ShareCounters()
-        self._members: dict[GroupKey, int] = {}  # all members among our clients
-        # Those of groups that our rules let the federation know.
-        self._own_members: dict[GroupKey, int] = {}
+        self._members: dict[GroupKey, int] = {}  # among our clients
         self._watched = False
         self._own_filters = FilterTrie()  # of groups with members among our clients
         self._crossings: dict[str, int] = {}  # by such a filter
@@ -133,7 +131,7 @@ class Sharing:
         self._orphans_timer = DeadlineTimer(self._on_orphans_old)
         self._changed = False
         self._logged_inexact: dict[GroupKey, str] = {}
-        self._untold: dict[GroupKey, None] = {}
+        self._unchecked: dict[GroupKey, None] = {}
         self.stand_ins = StandIns(self.make_link, self._on_taken)
         self.origin = ShareOrigin(
             self_id=self.self_id,
@@ -165,8 +163,8 @@ class Sharing:
     # State
 
     def has_own_members(self, filter: str) -> bool:
-        """Whether some group with ``filter`` has members among our own clients."""
-        return any(key[1] == filter for key in self._own_members)
+        """Whether our own clients are members of a group with ``filter`` that we announce."""
+        return self.announces(filter) and any(key[1] == filter for key in self._members)
 
     def snapshot(self) -> dict[str, int]:
         """Counters, for operators."""
@@ -208,22 +206,15 @@ class Sharing:
         self._changed |= watched != self._watched
         self._watched = watched
         for key, count in members.items():
+            filter = key[1]
             if count:
                 self._members[key] = count
-            else:
-                self._members.pop(key, None)
-            if count and self.announces(key[1]):
-                self._own_members[key] = count
-                if self._own_filters.add(key[1]):
-                    self._crossings[key[1]] = len(self.wanted.overlapping(key[1]))
-            elif self._own_members.pop(key, None) and not self.has_own_members(key[1]):
-                self._own_filters.discard(key[1])
-                del self._crossings[key[1]]
-        self._announce_members()
-
-    def on_rules(self) -> None:
-        """Announce groups that the new rules allow, and withdraw the others."""
-        self.on_members(dict(self._members), watched=self._watched)
+                if self._own_filters.add(filter):
+                    self._crossings[filter] = len(self.wanted.overlapping(filter))
+            elif self._members.pop(key, None) and all(k[1] != filter for k in self._members):
+                self._own_filters.discard(filter)
+                del self._crossings[filter]
+        self.announce_members()
 
     def on_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
         """Note that ordinary subscribers of ours want other filters than before."""
@@ -234,7 +225,7 @@ class Sharing:
             for filter in filters:
                 for shared in self._own_filters.overlapping(filter):
                     self._crossings[shared] += by
-        self._announce_members()
+        self.announce_members()
 
     def on_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> None:
         """Note that a filter beginning with ``$`` has another route, or none; see ``SetRoute``."""
@@ -316,12 +307,13 @@ class Sharing:
         if not self._needs_inbox:
             self._needs_inbox = True
             # Not now: announcing may change the state in use.
-            asyncio.get_running_loop().call_soon(self._announce_members)
+            asyncio.get_running_loop().call_soon(self.announce_members)
 
-    def _announce_members(self) -> None:
-        """Announce our members, and an inbox when other brokers may send to it."""
+    def announce_members(self) -> None:
+        """Announce our members as our rules allow, and an inbox when others may send to it."""
         records: dict[str, MemberRecord] = {}
-        for key, count in sorted(self._own_members.items()):
+        allowed = ((key, n) for key, n in sorted(self._members.items()) if self.announces(key[1]))
+        for key, count in allowed:
             record = MemberRecord(self.self_id, count, self._crossings[key[1]] > 0, *key)
             if (text := record.encode()) is not None:
                 records[text] = record
@@ -341,19 +333,19 @@ class Sharing:
 
     def _log_inexact(self) -> None:
         """Log which groups cannot be served exactly once, and why, once for each reason; soon."""
-        if not self._untold:
+        if not self._unchecked:
             asyncio.get_running_loop().call_soon(self._log_some_inexact)
-        self._untold.update(dict.fromkeys((*self.membership.groups, *self._logged_inexact)))
+        self._unchecked.update(dict.fromkeys((*self.membership.groups, *self._logged_inexact)))
 
     def _log_some_inexact(self) -> None:
         logged = self._logged_inexact
-        for key in list(islice(self._untold, INEXACT_AT_ONCE_MAX)):
-            del self._untold[key]
+        for key in list(islice(self._unchecked, INEXACT_AT_ONCE_MAX)):
+            del self._unchecked[key]
             reason = self.membership.why_inexact(key)
             if reason is None:
                 logged.pop(key, None)
-            elif logged.get(key) != reason and (key in logged or len(logged) < INEXACT_TOLD_MAX):
+            elif logged.get(key) != reason and (key in logged or len(logged) < INEXACT_LOGGED_MAX):
                 logged[key] = reason
                 _log.warning("share.inexact", group=key[0], filter=key[1], reason=reason)
-        if self._untold:
+        if self._unchecked:
             asyncio.get_running_loop().call_soon(self._log_some_inexact)

@@ -18,7 +18,7 @@ from federator.protocol.events import HubChosen
 from federator.protocol.filters import CoverChange
 from federator.protocol.leaves.leaf_serving import LeafServing
 from federator.protocol.leaves.stamps import StampBook, Stamps
-from federator.protocol.leaves.switch import Asked, LeafSide, Switch, Telling
+from federator.protocol.leaves.switch import CLIENTS, Advertising, Switch
 from federator.protocol.messages.serving import Served
 from federator.protocol.types import BrokerId
 from lab.sim.data import DataWorld, WakeUp
@@ -203,7 +203,7 @@ class Hubs:
     def started(self, id: BrokerId) -> None:
         """It runs: a hub's agents ask for what their switch says."""
         if id in self._ledger.relays:
-            self._world.set_filters(id, self._asked(id).filters)
+            self._world.set_filters(id, self._asked(id))
 
     def stopped(self, id: BrokerId) -> None:
         if id not in self.switches:
@@ -212,8 +212,8 @@ class Hubs:
         self._stamping.discard(id)
         self._offsets.pop(id, None)
         before, self.switches[id] = self.switches[id], self._new_switch(id)
-        leaves = {leaf: asked.filters for leaf, asked in before.leaves.items()}
-        self.switches[id].recall(before.mesh.filters, leaves, self._world.now_ms)
+        asked = {side: before.advertised_to(side) for side in (None, *self._world.beside[id])}
+        self.switches[id].recall(asked, self._world.now_ms)
 
     # --- who may miss what ---
 
@@ -258,9 +258,8 @@ class Hubs:
     # --- who is told what ---
 
     def on_clients(self, hub: BrokerId, added: Iterable[str], removed: Iterable[str]) -> None:
-        switch = self.switches[hub]
-        told = switch.on_clients(sorted(added), sorted(removed), self._world.now_ms)
-        self._tell_sides(hub, switch, told)
+        switch, change = self.switches[hub], CoverChange((*sorted(added),), (*sorted(removed),))
+        self._tell_sides(hub, switch, switch.change(CLIENTS, change, self._world.now_ms))
 
     def _wanted(self, id: BrokerId, added: Sequence[str], removed: Sequence[str]) -> None:
         """The mesh or a leaf wants otherwise: tell the other sides in the next turn."""
@@ -271,18 +270,15 @@ class Hubs:
     def _decide(self, id: BrokerId, switch: Switch, change: CoverChange) -> None:
         hub, now_ms = self.hub_of(id), self._world.now_ms
         if self.switches[hub] is switch:
-            is_mesh = id == hub
-            told = switch.on_mesh(change, now_ms) if is_mesh else switch.on_leaf(id, change, now_ms)
-            self._tell_sides(hub, switch, told)
+            self._tell_sides(hub, switch, switch.change(None if id == hub else id, change, now_ms))
 
-    def _tell_sides(self, hub: BrokerId, switch: Switch, telling: Telling) -> None:
+    def _tell_sides(self, hub: BrokerId, switch: Switch, advertising: Advertising) -> None:
         world = self._world
-        for told in telling:
-            sides = () if told is None else ((hub, told.mesh), *told.leaves.items())
-            for id, change in sides:
+        for changes in advertising:
+            for side, change in (changes or {}).items():
                 if change:
                     world.fired["hub told"] += 1
-                    self._tell_soon(id)
+                    self._tell_soon(hub if side is None else side)
         due_ms = switch.next_deadline_ms()
         if due_ms is not None:
             world.fired["hub filter lingers"] += 1
@@ -299,7 +295,7 @@ class Hubs:
 
     def _tell(self, id: BrokerId) -> None:
         self._untold.discard(id)
-        self._world.set_filters(id, self._asked(id).filters)
+        self._world.set_filters(id, self._asked(id))
 
     def _on_switch_time(self, hub: BrokerId, switch: Switch) -> None:
         del self._due_ms[switch]
@@ -355,7 +351,14 @@ class Hubs:
         chosen = partial(self._chosen, agent)
         roaming = partial(self._on_roaming, hub)
         decides = LeafServing(
-            agent.node, plane.custody, stamps, note, chosen, leaf=leaf, on_roaming=roaming
+            agent.node.links,
+            agent.node.serving,
+            plane.custody,
+            stamps,
+            note,
+            chosen,
+            leaf=leaf,
+            on_roaming=roaming,
         )
         if hubs := world.plan.roaming.get(id, ()):
             return_after_ms = self._world.plan.return_after_ms
@@ -391,6 +394,5 @@ class Hubs:
             leaves, filters_max=self._world.plan.hub_filters_max, linger_ms=KEEP_S * 1_000
         )
 
-    def _asked(self, id: BrokerId) -> Asked | LeafSide:
-        switch = self.switches[self.hub_of(id)]
-        return switch.leaves[id] if id in self.ports else switch.mesh
+    def _asked(self, id: BrokerId) -> frozenset[str]:
+        return self.switches[self.hub_of(id)].advertised_to(id if id in self.ports else None)

@@ -20,7 +20,7 @@ from federator.protocol.leaves.bounded_cover import BoundedCover
 from federator.protocol.leaves.hub_choice import HubChoice
 from federator.protocol.leaves.serving import Serving
 from federator.protocol.leaves.stamps import StampBook
-from federator.protocol.leaves.switch import Switch, Told
+from federator.protocol.leaves.switch import Switch
 from federator.protocol.links.links import Links
 from federator.protocol.links.neighbour import LinkConnection
 from federator.protocol.routing.announcements import Announcements
@@ -144,7 +144,7 @@ def by_first_words(real, self, *args, **kwargs):
     self.feasible_cost = min(said, self.cost)
 
 
-@instead_of(LinkConnection, "address_told")
+@instead_of(LinkConnection, "announced_address")
 def is_not_dialled_for_its_outbox(real, self, ours):
     """Who comes for what is said does not say so, and is never linked."""
     return ours
@@ -263,10 +263,11 @@ def takes_any_old_frame_for_a_copy(real, self, *args):
     return chain
 
 
-@instead_of(Switch, "on_leaf")
-def misses_a_filter(real, self, leaf, change, now_ms):
+@instead_of(Switch, "change")
+def misses_a_filter(real, self, source, demand, now_ms):
     """What a leaf wants is summed up so that one filter is left out."""
-    return real(self, leaf, CoverChange(change.subscribe[:-1], change.unsubscribe), now_ms)
+    less = CoverChange(demand.subscribe[:-1], demand.unsubscribe)
+    return real(self, source, less if isinstance(source, int) else demand, now_ms)
 
 
 def both_serve(monkeypatch):
@@ -304,10 +305,11 @@ def hears_itself(real, self, *args, no_local=False, **kwargs):
     return real(self, *args, **kwargs)
 
 
-@instead_of(Switch, "on_leaf")
-def does_not_tell_the_mesh_what_leaves_want(real, self, leaf, change, now_ms):
-    for told in filter(None, real(self, leaf, change, now_ms)):
-        yield Told(leaves=told.leaves)
+@instead_of(Switch, "change")
+def does_not_tell_the_mesh_what_leaves_want(real, self, source, demand, now_ms):
+    for changes in filter(None, real(self, source, demand, now_ms)):
+        to_leaves = {side: each for side, each in changes.items() if side is not None}
+        yield to_leaves if isinstance(source, int) else changes
 
 
 def sums_up_and_misses_a_filter(monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from federator.protocol.leaves.switch import Switch, Told
+from federator.protocol.leaves.switch import Switch
 from federator.protocol.types import BrokerId
 from lab.sim.campaign import draw, run
 from lab.sim.disks import KEEP_S
@@ -33,14 +33,14 @@ def meshes_of(story):
 
 
 def test_a_border_that_does_not_tell_the_mesh_above_of_its_area_is_found(monkeypatch):
-    real = Switch.on_mesh
+    real = Switch.change
 
-    def silent(self, change, now_ms):
-        for told in filter(None, real(self, change, now_ms)):
-            leaves = {id: each for id, each in told.leaves.items() if id not in ups}
-            yield Told(leaves=leaves)
+    def silent(self, source, demand, now_ms):
+        for changes in filter(None, real(self, source, demand, now_ms)):
+            told = {side: each for side, each in changes.items() if side not in ups}
+            yield changes if source is not None else told
 
-    monkeypatch.setattr(Switch, "on_mesh", silent)
+    monkeypatch.setattr(Switch, "change", silent)
 
     for seed in range(MUTANT_SEEDS_MAX):
         story = draw(Kind.MESSAGES, seed, areas=True)
@@ -98,7 +98,7 @@ def test_what_a_merger_replaced_is_asked_for_while_it_is_owed(monkeypatch, keep_
 def test_a_hub_that_restarts_still_asks_for_it(monkeypatch, forgets):
     killed = Fault(FaultKind.AGENT_CRASH, 21_000, 22_000, node=BrokerId(1))
     if forgets:
-        monkeypatch.setattr(Switch, "recall", lambda self, mesh, leaves, now_ms: Told())
+        monkeypatch.setattr(Switch, "recall", lambda self, before, now_ms: {})
 
     violation = run(merging_while_cut_off(killed)).violation
 

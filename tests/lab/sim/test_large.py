@@ -58,13 +58,13 @@ def test_a_hub_that_does_not_tell_the_mesh_what_leaves_want_is_found(monkeypatch
 
 
 def test_a_leaf_that_is_not_told_of_others_is_found(monkeypatch):
-    real = Switch.on_mesh
+    real = Switch.change
 
-    def narrow(self, change, now_ms):
-        some = [filter for filter in change.subscribe if not filter.endswith("1/#")]
-        return real(self, CoverChange(tuple(some), change.unsubscribe), now_ms)
+    def narrow(self, source, demand, now_ms):
+        some = [f for f in demand.subscribe if source is not None or not f.endswith("1/#")]
+        return real(self, source, CoverChange(tuple(some), demand.unsubscribe), now_ms)
 
-    monkeypatch.setattr(Switch, "on_mesh", narrow)
+    monkeypatch.setattr(Switch, "change", narrow)
 
     assert "is not told that somebody wants" in story(deaths=0, room=3_000).violation
 

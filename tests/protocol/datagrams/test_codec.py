@@ -46,8 +46,14 @@ def test_the_model_agrees_with_chains_stepped_one_by_one(plr, abl):
             chain.loses()
 
     expected = lost_distribution(plr, abl, sent)
+    assert sum(expected) == pytest.approx(1.0)
+    assert sum(k * p for k, p in enumerate(expected)) == pytest.approx(sent * plr)
     for lost in range(5):
         assert counts[lost] / blocks == pytest.approx(expected[lost], abs=0.01)
+
+
+def test_a_block_is_whole_as_often_as_the_paper_says():
+    assert lost_distribution(0.02, 2.0, 16)[0] == pytest.approx(0.8403, abs=5e-4)
 
 
 @pytest.mark.parametrize(("parts", "repairs"), [(1, 1), (2, 2), (4, 1), (6, 3)])

@@ -2,6 +2,7 @@
 
 import random
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,8 @@ from federator.protocol.datagrams.receiver import PARTIAL_BYTES_MAX, PARTS_KEPT,
 from federator.protocol.datagrams.sender import Limits
 from federator.protocol.types import Millis
 from federator.runtime.datagrams.raptor import RaptorCoder
-from tests.protocol.datagrams.road import Road, lost_distribution
+from tests.protocol.datagrams.road import Road
+from tests.transcripts import play, scenes
 
 
 def numbered(n, size=100):
@@ -73,23 +75,6 @@ def test_with_loss_what_is_not_rebuilt_in_time_is_given_back_and_nothing_is_lost
     assert delays[len(delays) // 2] == 50
     assert delays[int(len(delays) * 0.99)] <= 50 + 10  # the next frame's repair packets
     assert road.ends[1].receiver.counters.rebuilt_parts > 10
-
-
-def test_a_frame_is_given_back_as_soon_as_it_must_be_lost():
-    road = Road(repairs_max=0).usable()
-    road.chains[0].to_bad = road.chains[0].to_good = 1.0  # the next one, and only that
-    assert road.offer(0, numbered(1))
-    road.chains[0].to_bad = 0.0
-    begun = road.now
-    for n in range(2, 12):
-        road.run(10)
-        assert road.offer(0, numbered(n))
-    road.run(1_000)
-
-    ((at, frame),) = road.back[0]
-    assert number_of(frame) == 1
-    assert at - begun <= 50 + 40 + 24 + 30 + 50  # there, enough later ones, the report, and back
-    assert [number_of(f) for _, f in road.came[1]] == list(range(2, 12))
 
 
 def test_long_frames_are_cut_and_put_together():
@@ -181,14 +166,6 @@ def test_the_pace_is_kept_and_what_does_not_fit_is_refused_not_queued():
     assert len(road.came[1]) == taken
 
 
-def test_failing_blocks_are_as_rare_as_the_model_says():
-    total = lost_distribution(0.02, 2.0, 20)
-
-    assert sum(total) == pytest.approx(1.0)
-    assert sum(k * p for k, p in enumerate(total)) == pytest.approx(20 * 0.02)
-    assert lost_distribution(0.02, 2.0, 16)[0] == pytest.approx(0.8403, abs=5e-4)  # the paper's
-
-
 def pieces(frames, parts, size=1_100):
     """One part of each of so many frames that are never whole, numbered on."""
     for n in range(frames):
@@ -224,116 +201,83 @@ def test_windows_are_bounded_whatever_a_neighbour_sends():
 
 
 class Lossy(Road):
-    """Loses datagrams of end 0 by their place in order, from the moment ``lose`` is set."""
+    """Loses parts and repair packets of end 0 by their place in order, while ``lose`` has any."""
 
-    lose = None
+    lose = ""
+    silent = False  # nothing of end 1 arrives
 
     def _send(self, end, datagrams):
-        for datagram in datagrams:
+        for datagram in [] if end and self.silent else datagrams:
             counts = end == 0 and self.lose and datagram[0] in (wire.PART, wire.REPAIR)
-            if counts and self.lose.pop(0):
-                continue
-            super()._send(end, [datagram])
+            lost, self.lose = (self.lose[0] == "x", self.lose[1:]) if counts else (False, self.lose)
+            if not lost:
+                super()._send(end, [datagram])
 
 
-def learnt(road):
-    """As if a report had said so: one part wants 4 repair packets, and 3 in a second window."""
-    road.ends[0].sender.plr, road.ends[0].sender.abl = 0.02, 2.0
+class Stage:
+    """A road without losses of its own; ``road repairs_max=0`` makes another.
+
+    ``steady 8 10`` offers so many frames, one in so many ms. ``learnt``: as if a report had said
+    that one part wants 4 repair packets, and 3 in a second window. ``lose xx.`` loses the next
+    parts and repair packets, but for those marked ``.``. ``offer`` offers frames by number, and
+    ``run`` passes the time. Prints what is sent of parts (P) and repair packets (R) before losses,
+    what arrives and what is given back, with the ms since the frame was offered.
+    """
+
+    def __init__(self):
+        self._road()
+
+    def do(self, command, *words):
+        road = self.road
+        came, back = len(road.came[1]), len(road.back[0])
+        counters = road.ends[0].sender.counters
+        before = counters.parts, counters.repairs
+        getattr(self, f"_{command}")(*words)
+        if command in ("road", "steady"):
+            return
+        parts, repairs = counters.parts - before[0], counters.repairs - before[1]
+        if parts or repairs:
+            yield f"sends {parts} P {repairs} R"
+        for verb, found in (("arrives", road.came[1][came:]), ("back", road.back[0][back:])):
+            for at, frame in found:
+                number = number_of(frame)
+                yield f"{number} {verb} after {at - self.offered[number]}"
+        if command == "run" and road.lose:
+            yield f"not sent: {len(road.lose)}"
+
+    def _road(self, *options):
+        limits = {name: int(n) for name, n in (option.split("=") for option in options)}
+        self.road, self.offered = Lossy(**limits).usable(), {}
+
+    def _steady(self, frames, gap_ms):
+        steady(self.road, int(frames), gap_ms=int(gap_ms))
+
+    def _learnt(self):
+        self.road.ends[0].sender.plr, self.road.ends[0].sender.abl = 0.02, 2.0
+
+    def _lose(self, which):
+        self.road.lose = which
+
+    def _silent(self, whether):
+        self.road.silent = whether == "yes"
+
+    def _offer(self, *numbers):
+        for number in map(int, numbers):
+            self.offered[number] = self.road.now
+            assert self.road.offer(0, numbered(number))
+
+    def _run(self, ms):
+        self.road.run(int(ms))
+
+    def _offers(self, first, last, gap_ms):
+        for number in range(int(first), int(last) + 1):
+            self._offer(number)
+            self.road.run(int(gap_ms))
+
+    def _time_out(self):
+        self.road.run(self.road.ends[0].sender.timeout_ms + 50)
 
 
-def test_a_part_lost_with_its_repair_packets_is_mended_behind_the_next_group():
-    road = Lossy().usable()
-    learnt(road)
-    road.lose = [True] * 5 + [False, False, True, False, True]
-
-    assert road.offer(0, numbered(1))
-    road.run(Limits().wait_ms + 1)
-    assert road.offer(0, numbered(2))
-    road.run(90)
-
-    assert road.lose == []
-    assert [number_of(f) for _, f in road.came[1]] == [1, 2]
-    assert road.back[0] == []
-
-
-def kinds(datagrams):
-    return [datagram[0] for datagram in datagrams]
-
-
-def test_repair_packets_for_frames_that_come_seldom_leave_at_once():
-    road = Road().usable()
-    steady(road, 8, gap_ms=10)
-    learnt(road)
-    count = len(road.sent[0])
-
-    assert road.offer(0, numbered(8))
-
-    assert kinds(road.sent[0][count:]) == [wire.PART, *[wire.REPAIR] * 4]
-
-
-def test_frames_that_come_fast_share_repair_packets():
-    road = Road().usable()
-    steady(road, 8, gap_ms=2)
-    learnt(road)
-    count = len(road.sent[0])
-
-    for n in range(3):
-        assert road.offer(0, numbered(n))
-        road.run(2)
-    assert kinds(road.sent[0][count:]) == [wire.PART] * 3
-    assert road.offer(0, numbered(3))  # another would come later than wait_ms allows
-
-    assert kinds(road.sent[0][count + 3 :]) == [wire.PART, *[wire.REPAIR] * 6]
-
-
-def test_a_short_group_is_mended_by_the_third_window_too():
-    road = Lossy().usable()
-    steady(road, 8, gap_ms=10)
-    learnt(road)
-    road.lose = [True] * 5 + [False] + [True] * 4 + [False, False, True, False, True]
-    count = len(road.came[1])
-
-    for n in range(3):
-        assert road.offer(0, numbered(n))
-        road.run(10)
-    road.run(50)
-
-    assert road.lose == []
-    assert [number_of(f) for _, f in road.came[1][count:]] == [0, 1, 2]
-    assert road.back[0] == []
-
-
-def test_a_lone_part_lost_with_its_repair_packets_is_mended_by_others():
-    road = Lossy().usable()
-    learnt(road)
-    road.lose = [True] * 5 + [True, False, True]
-
-    assert road.offer(0, numbered(1))
-    road.run(90)
-
-    assert road.lose == []
-    assert [number_of(f) for _, f in road.came[1]] == [1]
-
-
-def test_lost_reports_cost_no_copies_by_the_broker():
-    road = Road().usable()
-    steady(road, 100)
-    send = road._send
-    road._send = lambda end, datagrams: send(end, [] if end else datagrams)
-    for n in range(10):
-        assert road.offer(0, numbered(n))
-        road.run(10)
-    road._send = send
-    road.run(2_000)
-
-    assert road.back[0] == []
-
-
-def test_a_frame_that_no_report_tells_of_is_given_back():
-    road = Road().usable()
-    send = road._send
-    road._send = lambda end, datagrams: send(end, [] if end else datagrams)
-    assert road.offer(0, numbered(1))
-    road.run(road.ends[0].sender.timeout_ms + 50)
-
-    assert [number_of(f) for _, f in road.back[0]] == [1]
+@scenes(Path(__file__).with_name("link.txt"))
+def test_transcript(path, number):
+    play(path, number, Stage())

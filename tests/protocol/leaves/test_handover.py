@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.protocol.forwarding.publications import packets_in
-from federator.protocol.leaves.handover import BROUGHT_LATER_MS, LATER_MS, WAITING_MAX, Handover
-from federator.protocol.leaves.stamps import StampBook, Stamps
+from federator.protocol.leaves.handover import BROUGHT_LATER_MS, LATER_MS, Handover
+from federator.protocol.leaves.twins import TWINS_MAX
 from federator.runtime.mqtt.wire import inbound_of
-from tests.protocol.leaves.test_stamps import FAR, LEAF, NOW, frame, payloads, run_of
+from tests.protocol.leaves.test_stamps import FAR, NOW, Two, frame, payloads, run_of
 
 SWITCH = "switch"
 
@@ -61,57 +61,12 @@ def test_what_one_of_them_never_hears_is_forgotten_in_time():
 
 def test_what_waits_is_bounded():
     handover = Handover()
-    for mark in range(WAITING_MAX + 5):
+    for mark in range(TWINS_MAX + 5):
         handover.former.takes(mark, NOW)
     handover.is_done = True
 
     assert handover.successor.takes(0, NOW)
-    assert not handover.successor.takes(WAITING_MAX, NOW)
-
-
-class Two:
-    """The agents at the broker of ``LEAF`` while one follows the other."""
-
-    def __init__(self):
-        book = StampBook(b"s" * 20)
-        self.handover = Handover()
-        self.former, self.successor = Stamps(LEAF, book), Stamps(LEAF, book)
-        self.former.turn, self.successor.turn = self.handover.former, self.handover.successor
-
-
-def heard(stamps, run):
-    chunk, publishes = memoryview(run), inbound_of(memoryview(run))
-    kept, _ = stamps.leaving(chunk, publishes, but="$fed/fed/data", now_ms=NOW)
-    return payloads(bytes(kept))
-
-
-def test_a_clients_publication_is_taken_by_the_former_and_then_by_its_successor():
-    two = Two()
-    assert heard(two.successor, run_of(b"1")) == []
-    assert heard(two.former, run_of(b"1")) == [b"1"]
-    two.handover.is_done = True
-    assert heard(two.former, run_of(b"2", qos=0)) == []
-    assert heard(two.successor, run_of(b"2", qos=0)) == [b"2"]
-
-
-def test_what_one_of_them_gives_the_broker_the_other_does_not_take():
-    two = Two()
-    for qos in (0, 1):
-        given_ = two.former.arriving(frame(FAR, 1, qos=qos), run_of(b"x", qos=qos), now_ms=NOW)
-        assert payloads(given_) == [b"x"]
-        two.handover.is_done = True
-        assert heard(two.successor, given_) == []
-        two.handover.is_done = False
-
-
-def test_what_both_bring_is_published_once():
-    two = Two()
-    assert payloads(two.successor.arriving(frame(FAR, 1), run_of(b"x"), now_ms=NOW)) == [b"x"]
-    stamped = run_of(b"x")
-    (packet,) = packets_in(two.former.arriving(frame(FAR, 2), stamped, now_ms=NOW))
-    by_the_hub = run_of(b"x", properties=packet.user_properties)
-
-    assert payloads(two.successor.arriving(frame(FAR, 9), by_the_hub, now_ms=NOW)) == []
+    assert not handover.successor.takes(TWINS_MAX, NOW)
 
 
 @given(

@@ -1,12 +1,16 @@
 """Publications that come by both hubs of a leaf are known again, and by nobody else's word."""
 
+from pathlib import Path
+
 from mqtt5 import PublishPacket, QoS
 
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame
 from federator.protocol.forwarding.publications import packets_in
+from federator.protocol.leaves.handover import Handover
 from federator.protocol.leaves.stamps import PROPERTY, TWIN_MS, OwnNumbers, StampBook, Stamps
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt.wire import inbound_of
+from tests.transcripts import play, scenes
 
 LEAF, HUB, OTHER_HUB, FAR = map(BrokerId, (11, 1, 2, 3))
 NOW = Millis(1_000)
@@ -52,69 +56,94 @@ class Hub:
         self.port = Stamps(id, book, is_port=True, again=lambda run: self.again.extend([run]))
         self.mesh.stamping = self.port.stamping = True
 
-    def to_leaf(self, run):
-        """What the port sends of what its broker brings."""
-        return taken(self.port, run)
-
-    def to_mesh(self, run):
-        return taken(self.mesh, run)
-
 
 def taken(stamps, run, now_ms=NOW):
     chunk, _ = stamps.leaving(memoryview(run), inbound_of(run), but="frames", now_ms=now_ms)
     return bytes(chunk)
 
 
-def test_what_the_mesh_brings_by_both_hubs_a_leaf_publishes_once():
-    leaf = Stamps(LEAF, StampBook())
-    runs = [
-        hub.to_leaf(hub.mesh.arriving(frame(FAR, 1), run_of(b"x", b"y"), now_ms=NOW))
-        for hub in (Hub(HUB), Hub(OTHER_HUB))
-    ]
+class Two:
+    """The agents at the broker of ``LEAF`` while one follows the other."""
 
-    first, second = (leaf.arriving(frame(HUB, n), run, now_ms=NOW) for n, run in enumerate(runs))
-
-    assert (first, second) == (run_of(b"x", b"y"), b"")
-    assert leaf.repeats == 2
+    def __init__(self):
+        book = StampBook(b"s" * 20)
+        self.handover = Handover()
+        self.former, self.successor = Stamps(LEAF, book), Stamps(LEAF, book)
+        self.former.turn, self.successor.turn = self.handover.former, self.handover.successor
 
 
-def test_equal_publications_of_one_frame_are_two():
-    hub, leaf = Hub(HUB), Stamps(LEAF, StampBook())
+class Stage:
+    """Hubs 1 and 2 with ports 1>11 and 2>11, their leaf 11, member 3, and broker 4 that moves.
 
-    run = hub.to_leaf(hub.mesh.arriving(frame(FAR, 1), run_of(b"on", b"on"), now_ms=NOW))
+    ``clients x a b`` makes a run x of publications a and b. ``brings 1 3:7 x y``: agent 1 brings
+    it as frame 7 of broker 3, and what its broker gets is y; ``sends 1>11 y z``: what the port
+    takes of that is z. Each prints the publications. Broker 4 has the agents ``former`` and
+    ``successor``, until ``hands_over yes``. ``book`` is how many stamps the leaf remembers.
+    """
 
-    assert payloads(leaf.arriving(frame(HUB, 1), run, now_ms=NOW)) == [b"on", b"on"]
+    def __init__(self):
+        self.hubs, self.two, self.runs = {1: Hub(HUB), 2: Hub(OTHER_HUB)}, Two(), {}
+        self.agents = {"11": Stamps(LEAF, StampBook()), "3": Stamps(FAR, StampBook())}
+        self.agents |= {"former": self.two.former, "successor": self.two.successor}
+        for id, hub in self.hubs.items():
+            self._hub(id, hub)
+
+    def do(self, command, *words):
+        again = sum(len(hub.again) for hub in self.hubs.values())
+        yield from getattr(self, f"_{command}")(*words) or ()
+        for run in [run for hub in self.hubs.values() for run in hub.again][again:]:
+            self.runs["again"] = run
+            yield f"again {said(run)}"
+
+    def _hub(self, id, hub):
+        self.agents |= {str(id): hub.mesh, f"{id}>11": hub.port}
+
+    def _clients(self, name, *texts):
+        qos = 0 if "qos=0" in texts else 1
+        contents = [text.encode() for text in texts if text != "qos=0"]
+        self.runs[name] = run_of(*contents, qos=qos)
+
+    def _brings(self, agent, frame_, run, name="_"):
+        origin, seq = map(int, frame_.split(":"))
+        packets = list(packets_in(self.runs[run]))
+        qos = packets[0].qos.value if packets else 1
+        which, stamps = frame(BrokerId(origin), seq, qos=qos), self.agents[agent]
+        repeats = stamps.repeats
+        self.runs[name] = stamps.arriving(which, self.runs[run], now_ms=NOW)
+        yield said(self.runs[name])
+        if stamps.repeats != repeats:
+            yield f"{stamps.repeats} repeats"
+
+    def _sends(self, agent, run, name="_"):
+        self.runs[name] = taken(self.agents[agent], self.runs[run])
+        yield said(self.runs[name])
+
+    def _hands_over(self, whether):
+        self.two.handover.is_done = whether == "yes"
+
+    def _book(self, known_max):
+        self.agents["11"] = Stamps(LEAF, StampBook(known_max=int(known_max)))
+
+    def _restart(self, hub):
+        """Another process of a hub, which reads what the last one stored."""
+        former, self.hubs[int(hub)] = self.hubs[int(hub)], Hub(BrokerId(int(hub)))
+        for known in former.port.unsaved:
+            self.hubs[int(hub)].port.book.note(known)
+        self._hub(hub, self.hubs[int(hub)])
 
 
-def test_what_a_leaf_says_by_its_other_hub_goes_to_the_mesh_but_not_to_clients_again():
-    first, second, far = Hub(HUB), Hub(OTHER_HUB), Stamps(FAR, StampBook())
-    run = run_of(b"x")
-    from_first = first.to_mesh(first.port.arriving(frame(LEAF, 9), run, now_ms=NOW))
-    assert payloads(second.mesh.arriving(frame(HUB, 1), from_first, now_ms=NOW)) == [b"x"]
-
-    assert second.port.arriving(frame(LEAF, 9), run, now_ms=NOW) == b""
-
-    (handed,) = second.again
-    assert payloads(far.arriving(frame(OTHER_HUB, 1), second.to_mesh(handed), now_ms=NOW)) == [b"x"]
-    assert far.arriving(frame(HUB, 1), from_first, now_ms=NOW) == b"", "it came by the other hub"
+def said(run):
+    """The publications of a run, with ``*`` behind those that bear nothing but a stamp."""
+    marks = {0: "", 1: "*"}
+    packets = list(packets_in(run))
+    assert all({name for name, _ in packet.user_properties} <= {PROPERTY} for packet in packets)
+    texts = [packet.payload.decode() + marks[len(packet.user_properties)] for packet in packets]
+    return " ".join(texts) or "nothing"
 
 
-def test_a_leaf_that_says_the_same_again_is_heard_once():
-    hub = Hub(HUB)
-
-    once, twice = (hub.port.arriving(frame(LEAF, 9), run_of(b"x"), now_ms=NOW) for _ in range(2))
-
-    assert (payloads(once), twice, hub.again) == ([b"x"], b"", [])
-
-
-def test_what_clients_of_a_hub_publish_is_the_same_by_the_mesh_and_straight():
-    near, other, leaf = Hub(HUB), Hub(OTHER_HUB), Stamps(LEAF, StampBook())
-    run = run_of(b"on")
-    straight = near.to_leaf(run)
-    around = other.to_leaf(other.mesh.arriving(frame(HUB, 1), near.to_mesh(run), now_ms=NOW))
-
-    assert payloads(leaf.arriving(frame(HUB, 1), straight, now_ms=NOW)) == [b"on"]
-    assert leaf.arriving(frame(OTHER_HUB, 1), around, now_ms=NOW) == b""
+@scenes(Path(__file__).with_name("stamps.txt"))
+def test_transcript(path, number):
+    play(path, number, Stage())
 
 
 def test_publications_alike_have_a_number_each_and_all_who_take_them_have_the_same():
@@ -127,14 +156,6 @@ def test_publications_alike_have_a_number_each_and_all_who_take_them_have_the_sa
     assert later == 3
 
 
-def test_a_leaf_gets_nothing_of_its_own_back():
-    hub, leaf = Hub(HUB), Stamps(LEAF, StampBook())
-
-    echo = hub.to_leaf(hub.port.arriving(frame(LEAF, 9), run_of(b"x"), now_ms=NOW))
-
-    assert leaf.arriving(frame(OTHER_HUB, 1), echo, now_ms=NOW) == b""
-
-
 def test_a_clients_own_stamp_means_nothing_anywhere():
     hub, plain = Hub(HUB), Stamps(FAR, StampBook())
     true = next(packets_in(hub.mesh.arriving(frame(FAR, 1), run_of(b"x"), now_ms=NOW)))
@@ -144,7 +165,7 @@ def test_a_clients_own_stamp_means_nothing_anywhere():
 
     for forged in (stolen, garbage, [*stolen, *stolen]):
         run = run_of(b"other", properties=forged)
-        assert dict(next(packets_in(hub.to_leaf(run))).user_properties).get(PROPERTY) not in {
+        assert dict(next(packets_in(taken(hub.port, run))).user_properties).get(PROPERTY) not in {
             value for _, value in forged
         }
         kept = [each for each in forged if each[0] != PROPERTY]
@@ -158,7 +179,9 @@ def test_a_leaf_cannot_speak_for_another():
     run = run_of(b"x", properties=other.user_properties)
     brought = hub.port.arriving(frame(LEAF, 1), run, now_ms=NOW)
 
-    assert payloads(far.mesh.arriving(frame(HUB, 1), hub.to_mesh(brought), now_ms=NOW)) == [b"x"]
+    assert payloads(far.mesh.arriving(frame(HUB, 1), taken(hub.mesh, brought), now_ms=NOW)) == [
+        b"x"
+    ]
     assert next(packets_in(brought)).user_properties != other.user_properties
 
 
@@ -179,38 +202,3 @@ def test_what_is_stamped_while_the_cover_changes_bears_no_subscription_identifie
     )
 
     assert next(packets_in(bytes(chunk))).subscription_ids == []
-
-
-def test_qos_0_bears_no_stamp():
-    hub = Hub(HUB)
-    run = run_of(b"x", qos=0)
-
-    assert hub.mesh.arriving(frame(FAR, 1, qos=0), run, now_ms=NOW) == run
-    assert hub.to_leaf(run) == run
-
-
-def test_the_book_forgets_the_oldest():
-    leaf = Stamps(LEAF, StampBook(known_max=2))
-    hub = Hub(HUB)
-    runs = [
-        hub.to_leaf(hub.mesh.arriving(frame(FAR, n), run_of(b"x"), now_ms=NOW)) for n in (1, 2, 3)
-    ]
-
-    came = [leaf.arriving(frame(HUB, n), runs[n - 1], now_ms=NOW) for n in (1, 2, 2, 3, 1)]
-
-    assert [bool(run) for run in came] == [True, True, False, True, True]
-
-
-def test_a_new_life_knows_what_the_last_one_published():
-    first, hub = Hub(HUB), Hub(HUB)
-    said = run_of(b"x")
-    first.port.arriving(frame(LEAF, 1), said, now_ms=NOW)
-    for known in first.port.unsaved:
-        hub.port.book.note(known)
-
-    other = Hub(OTHER_HUB)
-    run = other.to_mesh(other.port.arriving(frame(LEAF, 1), said, now_ms=NOW))
-
-    assert hub.mesh.arriving(frame(OTHER_HUB, 1), run, now_ms=NOW) == b""
-    assert hub.port.arriving(frame(LEAF, 1), said, now_ms=NOW) == b""
-    assert not hub.again, "a leaf had brought it, so the mesh has it"

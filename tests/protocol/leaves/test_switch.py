@@ -2,17 +2,19 @@
 
 import tracemalloc
 from collections import Counter
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.protocol.filters import CoverChange, canonical, contains, matches
-from federator.protocol.leaves.switch import Asked, Switch
+from federator.protocol.leaves.switch import CLIENTS, Asked, Switch
 from federator.protocol.types import BrokerId, Millis
 from tests.protocol.leaves.test_bounded_cover import FILTERS
+from tests.transcripts import play, scenes
 
 LEAVES = (BrokerId(10), BrokerId(11), BrokerId(12))
-MESH, CLIENTS = "mesh", "clients"
+MESH = None
 SOURCES = (CLIENTS, MESH, *LEAVES)
 LINGER_MS = 1_000
 STEPS = st.lists(
@@ -40,13 +42,8 @@ class Hub:
         if adds == (filter_ in wants):
             return
         (wants.add if adds else wants.discard)(filter_)
-        said = ((filter_,), ()) if adds else ((), (filter_,))
-        if source == CLIENTS:
-            self.take(self.switch.on_clients(*said, self.now_ms))
-        elif source == MESH:
-            self.take(self.switch.on_mesh(CoverChange(*said), self.now_ms))
-        else:
-            self.take(self.switch.on_leaf(source, CoverChange(*said), self.now_ms))
+        change = CoverChange((filter_,), ()) if adds else CoverChange((), (filter_,))
+        self.take(self.switch.change(source, change, self.now_ms))
 
     def wait(self, ms):
         self.now_ms = Millis(self.now_ms + ms)
@@ -54,9 +51,9 @@ class Hub:
         if due_ms is not None and due_ms <= self.now_ms:
             self.take(self.switch.on_deadline(self.now_ms))
 
-    def take(self, telling):
-        for told in filter(None, telling):
-            for side, change in {MESH: told.mesh, **told.leaves}.items():
+    def take(self, advertising):
+        for changes in filter(None, advertising):
+            for side, change in changes.items():
                 assert not self.told[side] & set(change.subscribe)
                 assert self.told[side] >= set(change.unsubscribe)
                 self.told[side] |= set(change.subscribe)
@@ -64,8 +61,7 @@ class Hub:
 
     def wanted_of(self, side):
         """What all others want of ``side``."""
-        silent = {side, MESH} if side == MESH else {side}
-        return set().union(*(self.wants[s] for s in SOURCES if s not in silent))
+        return set().union(*(self.wants[s] for s in SOURCES if s != side))
 
 
 @given(STEPS, st.integers(3, 24))
@@ -82,9 +78,13 @@ def test_each_side_is_asked_for_what_the_others_want_and_for_no_more_filters_tha
             wanted = hub.wanted_of(side)
             assert all(any(contains(wide, f) for wide in told) for f in wanted)
             assert len(told) <= most
-            asked = hub.switch.mesh if side == MESH else hub.switch.leaves[side]
-            assert asked.filters == told
-            assert len(asked) == len(told)
+            assert hub.switch.advertised_to(side) == told
+            count = (
+                len(hub.switch.mesh)
+                if side is MESH
+                else hub.switch.leaves.count_advertised_to(side)
+            )
+            assert count == len(told)
 
     hub.wait(2 * LINGER_MS)
     hub.wait(2 * LINGER_MS)
@@ -108,35 +108,40 @@ def test_nothing_is_taken_back_at_once_but_what_somebody_gave_up(steps, most):
             assert all(contains(f, filter_) and not adds for f in gone)
 
 
-def test_a_filter_that_is_given_up_lingers_when_others_were_part_of_it():
-    hub = Hub(24)
-    for filter_ in ("a/#", "a/b", "c/#"):
-        hub.step(LEAVES[0], True, filter_)
-    assert hub.told[MESH] == {"a/#", "c/#"}
+class Stage:
+    """A hub; ``hub 24`` has room for so many filters to each side.
 
-    hub.step(LEAVES[0], False, "a/#")
-    hub.step(LEAVES[0], False, "c/#")
+    ``mesh wants a/b c`` and ``10 drops a/b`` change the demand of a side or of ``clients``, and
+    ``wait`` passes the time in ms. Prints the changes that each side is told; ``leaves``: all.
+    """
 
-    # A member that is cut off logs for it what it knows by the wide one.
-    assert hub.told[MESH] == {"a/#", "a/b"}
-    hub.wait(LINGER_MS)
-    assert hub.told[MESH] == {"a/b"}
+    def do(self, command, *words):
+        if command == "hub":
+            self.hub = Hub(int(words[0]))
+            return
+        before = {side: set(told) for side, told in self.hub.told.items()}
+        if command == "wait":
+            self.hub.wait(int(words[0]))
+        else:
+            source = {"mesh": MESH, "clients": CLIENTS}.get(command) or int(command)
+            for filter_ in words[1:]:
+                self.hub.step(source, words[0] == "wants", filter_)
+        told = {side: changed(before[side], now) for side, now in self.hub.told.items()}
+        alike = len({told[leaf] for leaf in LEAVES}) == 1
+        named = {"mesh": told[MESH]} | ({"leaves": told[10]} if alike else {})
+        named |= {} if alike else {str(leaf): told[leaf] for leaf in LEAVES}
+        yield from (f"{side} {change}" for side, change in named.items() if change)
 
 
-def test_what_lingers_at_a_leaf_goes_on_lingering_when_that_leaf_wants_it_itself():
-    hub = Hub(9)
-    for filter_ in ("a", "b", "a/a"):
-        hub.step(LEAVES[0], True, filter_)
-    hub.step(LEAVES[0], False, "a")
-    hub.step(LEAVES[0], False, "b")
-    assert "+" in hub.told[LEAVES[1]]
+def changed(before, now):
+    return " ".join(
+        [*(f"+{f}" for f in sorted(now - before)), *(f"-{f}" for f in sorted(before - now))]
+    )
 
-    hub.step(LEAVES[1], True, "+")
 
-    assert "+" in hub.told[LEAVES[1]]
-    hub.wait(LINGER_MS)
-    assert "+" not in hub.told[LEAVES[1]]
-    assert "+" in hub.told[LEAVES[0]]
+@scenes(Path(__file__).with_name("switch.txt"))
+def test_transcript(path, number):
+    play(path, number, Stage())
 
 
 def test_what_leaves_want_is_kept_once_and_not_once_for_each_leaf():
@@ -145,7 +150,7 @@ def test_what_leaves_want_is_kept_once_and_not_once_for_each_leaf():
         switch = Switch(map(BrokerId, range(leaves)), filters_max=60, linger_ms=0)
         for leaf in range(leaves):
             said = CoverChange(tuple(f"site/{leaf}/{each}" for each in range(50)), ())
-            _ = [*switch.on_leaf(BrokerId(leaf), said, Millis(0))]
+            _ = [*switch.change(BrokerId(leaf), said, Millis(0))]
             _ = [*switch.on_deadline(Millis(0))]
         size, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -154,7 +159,7 @@ def test_what_leaves_want_is_kept_once_and_not_once_for_each_leaf():
     assert kept(64) < 6 * kept(16)
 
 
-def test_what_is_told_for_two_reasons_counts_once():
+def test_a_filter_that_is_advertised_for_two_reasons_counts_once():
     asked = Asked(6, LINGER_MS)
     asked.update(["a", "b/c"], [], Millis(0))
     asked.update([], ["b/c"], Millis(0))
@@ -162,45 +167,6 @@ def test_what_is_told_for_two_reasons_counts_once():
 
     assert asked.filters == {"#", "a"}
     assert len(asked) == 2
-
-
-def test_a_leaf_does_not_hear_of_its_own_wishes():
-    hub = Hub(24)
-
-    hub.step(LEAVES[0], True, "a/b")
-
-    assert hub.told == {MESH: {"a/b"}, LEAVES[0]: set(), LEAVES[1]: {"a/b"}, LEAVES[2]: {"a/b"}}
-
-
-def test_what_became_part_of_a_wider_filter_is_asked_for_until_nobody_owes_it():
-    asked = Asked(9, LINGER_MS)
-    asked.update(["a/1", "b"], [], Millis(0))
-
-    change = asked.update(["a/2"], [], Millis(0))
-
-    assert change == CoverChange(("a/+",), ())
-    assert asked.filters == {"a/+", "a/1", "b"}
-    assert asked.next_deadline_ms() == LINGER_MS
-    assert asked.on_deadline(Millis(LINGER_MS)) == CoverChange((), ("a/1",))
-
-
-def test_what_nobody_wants_any_more_is_not_asked_for_at_once():
-    asked = Asked(9, LINGER_MS)
-    asked.update(["a/1", "b"], [], Millis(0))
-    asked.update(["a/2"], [], Millis(0))
-
-    change = asked.update([], ["a/1"], Millis(0))
-
-    assert "a/1" in change.unsubscribe
-    assert asked.filters >= {"a/2", "b"}
-
-
-def test_doubt_at_one_leaf_moves_nothing_else():
-    asked = Asked(9, LINGER_MS)
-    asked.update(["a/1", "b"], [], Millis(0))
-
-    assert asked.update(["#"], [], Millis(0)) == CoverChange(("#",), ())
-    assert asked.update([], ["#"], Millis(0)) == CoverChange((), ("#",))
 
 
 @given(st.sets(FILTERS, max_size=12), st.sets(FILTERS, max_size=12))

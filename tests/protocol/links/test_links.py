@@ -1,8 +1,6 @@
 """docs/protocol.md 4, by hand."""
 
-import pytest
-
-from federator.protocol.effects import Dial, Notice, Send
+from federator.protocol.effects import Dial
 from federator.protocol.links.links import (
     BEHIND_TIMEOUTS,
     DIAL_BACK_HELLOS,
@@ -19,8 +17,8 @@ PARAMETERS = Parameters()
 NEWS = (LinkUp, LinkDown)
 
 
-def links(*, self_id=1, epoch=100):
-    made = Links(self_id, epoch, f"b{self_id}", PARAMETERS)
+def links():
+    made = Links(1, 100, "b1", PARAMETERS)
     made.on_local_up(now_ms=0)
     return made
 
@@ -29,8 +27,8 @@ def hello(sender=2, *, epoch=50, conn=1, hears=(), sent_at_ms=0, address=None, v
     return Hello(version, sender, epoch, conn, sent_at_ms, address or f"b{sender}", tuple(hears))
 
 
-def heard(conn, *, id=1, epoch=100, sent_at_ms=0, held_ms=0, ups=1):
-    return HeardNeighbour(id, epoch, conn, sent_at_ms, held_ms, ups)
+def heard(conn, *, id=1, epoch=100, sent_at_ms=0, held_ms=0, ups=1, namesakes=()):
+    return HeardNeighbour(id, epoch, conn, sent_at_ms, held_ms, ups, namesakes)
 
 
 def up_links():
@@ -56,33 +54,6 @@ def test_a_neighbour_whose_hello_may_wait_behind_others_is_given_time_but_not_fo
     assert due_ms - given_up_ms < PARAMETERS.hello_interval_ms
     assert silent_ms < given_up_ms
     assert news(made.on_deadline(behind=True, now_ms=due_ms)) == [LinkDown(2)]
-
-
-def test_of_two_with_one_id_the_one_that_is_believed_is_told_where_the_other_is():
-    made, double = up_links(), hello(epoch=99, address="elsewhere")
-    assert made.has_namesake(double, now_ms=20)
-    made.on_hello(double, now_ms=20)
-
-    told = made.on_deadline(now_ms=PARAMETERS.hello_interval_ms)
-
-    (said,) = [s.message for s in told if isinstance(s, Send)]
-    (about,) = said.hears
-    assert about.namesakes == ("b2", "elsewhere")
-    theirs = links(self_id=2, epoch=50)
-    (notice,) = [s for s in theirs.on_hello(said, now_ms=0) if isinstance(s, Notice)]
-    assert notice.name == "neighbour.has_own_id"
-    assert notice.details == {"id": 2, "address": "b2", "other_address": "elsewhere"}
-
-
-@pytest.mark.parametrize("address", ["b2", "elsewhere"])
-def test_who_comes_back_elsewhere_has_no_namesake_once_the_former_is_silent(address):
-    made = up_links()
-    again = hello(epoch=99, address=address)
-
-    silent_ms = 10 + 2 * PARAMETERS.hello_interval_ms
-
-    assert made.has_namesake(again, now_ms=20) == (address == "elsewhere")
-    assert not made.has_namesake(again, now_ms=silent_ms)
 
 
 def test_invented_strangers_are_bounded_and_keep_nobody_out():

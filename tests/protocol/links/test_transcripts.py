@@ -17,6 +17,7 @@ from federator.protocol.events import LinksConfigured, NamedNeighbour
 from federator.protocol.links.configured import follow
 from federator.protocol.links.links import Links
 from federator.protocol.links.neighbour import LinkConnection
+from federator.protocol.links.outbox import Credit
 from federator.protocol.links.standing import LinkJudge, TurnedAway, Way, stand
 from federator.protocol.messages.control import Bye, Hello
 from federator.protocol.parameters import LinkCost, Parameters
@@ -49,12 +50,16 @@ class Stage:
         if words[0] == "links":
             options = dict(word.split("=") for word in words[1:])
             outboxes = frozenset(map(int, filter(None, options.get("outboxes", "").split(","))))
-            parameters = Parameters(dial_back=options["dial_back"] == "1", outboxes=outboxes)
-            self.links = Links(1, 100, "b1", parameters)
+            parameters = Parameters(dial_back=options.get("dial_back") != "0", outboxes=outboxes)
+            self.links = Links(1, 100, options.get("at", "b1"), parameters)
             self.links.on_local_up(now_ms=0)
             return
         if words[0] == "stand":
             yield self._standing(words[1:], now_ms)
+            return
+        if words[0] == "namesake":
+            is_one = self.links.has_namesake(greeting(*words[1:]), now_ms=now_ms)
+            yield "a namesake" if is_one else "no namesake"
             return
         if words[0] == "round_trip":
             yield f"{self.links.neighbours[int(words[1])].round_trip_ms} ms"
@@ -93,11 +98,16 @@ class Stage:
         )
 
     def _standing(self, words, now_ms):
-        """Ways are ``ADDRESS,kept,conn=1``; then ``turned=,ADDRESS,WHY`` and ``hindrance=WHY``."""
+        """Ways are ``ADDRESS,kept,conn=1``; then ``turned=,ADDRESS,WHY`` and ``hindrance=WHY``.
+
+        We may be a ``leaf``. A way over which no hello will ever come is marked.
+        """
         ways, turned, hindrances = [], {}, []
         for said in words:
             name, _, value = said.partition("=")
             address, *rest = said.split(",")
+            if name == "leaf":
+                continue
             if name == "turned":
                 turned[2] = TurnedAway(2, *rest)
             elif name == "hindrance":
@@ -106,9 +116,13 @@ class Stage:
                 fields = dict(part.partition("=")[::2] for part in rest)
                 id, conn = (int(fields[n]) if n in fields else None for n in ("id", "conn"))
                 failure, refused = fields.get("failure", ""), "refused" in fields
-                ways.append(Way(address, id, "kept" in fields, conn, failure, refused))
-        found = stand(LinkJudge(self.links, turned), ways, now_ms=now_ms, hindrances=hindrances)
-        return "; ".join([found.word.value + (", well" if found.well else ""), *found.reasons])
+                more = {"peer": fields.get("peer", ""), "outbox_refused": "closed" in fields}
+                ways.append(Way(address, id, "kept" in fields, conn, failure, refused, **more))
+        judge = LinkJudge(self.links, turned, leaf="leaf" in words)
+        found = stand(judge, ways, now_ms=now_ms, hindrances=hindrances)
+        never = any(judge.find(way, now_ms=now_ms).unheard for way in ways)
+        word = found.word.value + ", well" * found.well + ", never heard" * never
+        return "; ".join([word, *found.reasons])
 
     def _state(self):
         made = self.links
@@ -174,14 +188,42 @@ def greeting(sender, *words):
 
 def heard_in(text):
     conn, *more = text.split(",")
-    return heard(int(conn), **{n: int(v) for n, v in (each.split("=") for each in more)})
+    fields = dict(each.split("=") for each in more)
+    namesakes = tuple(filter(None, fields.pop("namesakes", "").split("+")))
+    return heard(int(conn), namesakes=namesakes, **{n: int(v) for n, v in fields.items()})
 
 
 def word(heard):
     fields = ("epoch", "conn", "sent_at_ms", "held_ms", "ups")
-    return ",".join([f"hears={heard.id}", *(f"{name}={getattr(heard, name)}" for name in fields)])
+    names = [f"namesakes={'+'.join(heard.namesakes)}"] if heard.namesakes else []
+    told = [f"{name}={getattr(heard, name)}" for name in fields]
+    return ",".join([f"hears={heard.id}", *told, *names])
+
+
+class CreditStage:
+    """What one sender may publish: a window in bytes and packets, of which ``send`` takes bytes.
+
+    Prints whether a mark is due, what is owed, and when the window is full.
+    """
+
+    def do(self, command, *words):
+        numbers = tuple(map(int, words))
+        if command == "window":
+            self.credit = Credit(window_bytes=numbers[0], window_packets=numbers[1])
+            return
+        credit = self.credit
+        if command == "send" and any([credit.on_sent(size) for size in numbers][-1:]):
+            yield "a mark is due"
+        if command == "fill":
+            while credit.open:
+                credit.on_sent(*numbers)
+        if command == "mark":
+            credit.mark()
+        if command == "taken":
+            credit.on_taken(*(numbers or credit.mark()))
+        yield f"owes {credit.owed_bytes} in {credit.owed_packets}" + ", full" * (not credit.open)
 
 
 @scenes(*Path(__file__).parent.glob("*.txt"))
 def test_transcript(path, number):
-    play(path, number, Stage())
+    play(path, number, CreditStage() if path.stem == "credit" else Stage())

@@ -1,6 +1,7 @@
 """Whoever hears that its subscription is known everywhere misses nothing that is published then."""
 
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +25,7 @@ from federator.protocol.settling.waves import (
 )
 from tests.protocol.hostile import mutated
 from tests.protocol.network import Network
+from tests.transcripts import play, scenes
 
 BOTH = pytest.mark.parametrize("strategy", list(Strategy))
 
@@ -181,111 +183,86 @@ def test_what_is_published_after_the_answer_comes_wherever_it_is_published(story
         assert all(asker in reached(network, start) for start in network.nodes)
 
 
-@BOTH
-def test_nobody_is_told_before_the_last_broker_takes_it_from_its_own_clients(strategy):
-    network = federation([(1, 2), (2, 3), (3, 4)], strategy)
-    network.nodes[4].covered = False
-    network.subscribe(1, "f")
-    network.run(0)
-    network.nodes[1].ask("f")
-    network.run(500)
-    assert network.nodes[1].answers == []
+class Stage:
+    """A federation; links as ``1-2 2-3``, behind ``mesh`` or ``straight`` where that matters.
 
-    network.nodes[4].covered = True
-    network.run(100)
+    ``uncovered 3``: broker 3 does not get what its clients publish, until ``covered``. ``lossy
+    4-3``: announcements from 4 to 3 are lost; ``needless 1 f``: the federation need not know. Each
+    command but ``run`` takes no time. Prints the answers to ``ask BROKER FILTER``, with the time
+    they took in tenths of seconds, and after ``reached`` where a publication at a broker comes.
+    """
 
-    assert [known for *_, known in network.nodes[1].answers] == [True]
+    def __init__(self, strategy):
+        self.strategy = strategy
 
+    def do(self, command, *words):
+        yield from getattr(self, f"_{command}")(*words) or ()
+        for id, host in self.network.nodes.items():
+            for at_ms, token, known in host.answers[self.told.get(id, 0) :]:
+                took = (at_ms - self.asked[id, token]) // 100
+                yield f"{id} hears {'yes' if known else 'no'} to {token} after {took}"
+            self.told[id] = len(host.answers)
 
-def test_in_a_mesh_nobody_is_told_before_those_between_it_and_the_core_are_members():
-    """The membership of 4 is lost: 3 knows the core, and routes there, but not to 4."""
-    network = federation([(1, 2), (2, 3), (3, 4)], Strategy.MESH)
-    network.subscribe(1, "f")
-    network.subscribe(2, "f")
-    network.run(500)
-    network.lossy = {(4, 3)}
-    network.subscribe(4, "f")
-    network.run(0)
-    network.lossy = set()
-    network.nodes[4].ask("f")
-    network.run(500)
-    assert network.nodes[4].answers == []
-    assert 4 not in reached(network, 2)
+    def _links(self, *words):
+        fixed = {"mesh": Strategy.MESH, "straight": Strategy.SHORTEST_PATH}
+        strategy = next((fixed[word] for word in words if word in fixed), self.strategy)
+        pairs = [tuple(map(int, word.split("-"))) for word in words if word not in fixed]
+        self.network, self.told, self.asked = federation(pairs, strategy), {}, {}
 
-    network.nodes[4].meshes.memberships.by_core[1].informed.clear()  # it tells its parent anew
-    for effect in network.nodes[4].meshes.memberships.on_core_moved(1, now_ms=network.now_ms):
-        network._perform(4, effect)
-    network.run(200)
+    def _subscribe(self, broker, *filters):
+        self.network.subscribe(int(broker), *filters)
+        self.network.run(0)
 
-    assert [known for *_, known in network.nodes[4].answers] == [True]
-    assert 4 in reached(network, 1)
+    def _ask(self, broker, *filters):
+        for filter_ in filters:
+            token = len(self.asked) + 1
+            self.asked[int(broker), token] = self.network.now_ms
+            self.network.nodes[int(broker)].ask(filter_, token=token)
 
+    def _run(self, ms):
+        self.network.run(int(ms))
 
-@BOTH
-def test_when_the_time_is_up_the_answer_is_no(strategy):
-    network = federation([(1, 2), (2, 3)], strategy)
-    network.nodes[3].covered = False
-    network.subscribe(1, "f")
-    network.run(0)
-    begun_ms = network.now_ms
-    network.nodes[1].ask("f")
-    network.nodes[1].ask("never subscribed", token=2)
-    network.run(5_000)
+    def _covered(self, broker):
+        self.network.nodes[int(broker)].covered = True
 
-    (at_ms, *first), (_, *second) = network.nodes[1].answers
-    assert sorted([first, second]) == [[1, False], [2, False]]
-    assert TIMEOUT_MS <= at_ms - begun_ms <= TIMEOUT_MS + 100
-    assert all(host.settling.next_deadline_ms(0) is None for host in network.nodes.values())
+    def _uncovered(self, broker):
+        self.network.nodes[int(broker)].covered = False
 
+    def _needless(self, broker, filter_):
+        host = self.network.nodes[int(broker)]
+        host.needless = {filter_, host._routes.text(filter_)}
 
-@BOTH
-def test_who_goes_out_of_reach_need_not_know(strategy):
-    network = federation([(1, 2), (2, 3)], strategy)
-    network.nodes[3].covered = False
-    network.subscribe(1, "f")
-    network.run(0)
-    network.nodes[1].ask("f")
-    network.run(100)
+    def _cut(self, one, other):
+        self.network.cut(int(one), int(other))
 
-    network.cut(2, 3)
-    network.run(100)
+    def _lossy(self, *ways):
+        self.network.lossy = {tuple(map(int, way.split("-"))) for way in ways}
 
-    assert [known for *_, known in network.nodes[1].answers] == [True]
+    def _reached(self, *brokers):
+        for broker in map(int, brokers):
+            yield f"{broker} reaches {sorted(reached(self.network, broker))}"
 
+    def _joins_again(self, broker, core):
+        """It sends its membership to its parent anew."""
+        memberships = self.network.nodes[int(broker)].meshes.memberships
+        memberships.by_core[int(core)].informed.clear()
+        for effect in memberships.on_core_moved(int(core), now_ms=self.network.now_ms):
+            self.network._perform(int(broker), effect)
 
-@BOTH
-def test_a_broker_alone_and_a_filter_that_stays_here_are_answered_at_once(strategy):
-    network = federation([(1, 2)], strategy)
-    network.nodes[1].needless = {"stays"}
-    network.cut(1, 2)
-    network.run(100)
-    network.subscribe(1, "f")
-    network.run(0)
-    network.nodes[1].ask("f")
-    network.nodes[2].needless = {network.nodes[2]._routes.text("stays")}
-    network.nodes[2].ask("stays")
+    def _idle(self):
+        hosts = self.network.nodes.values()
+        assert all(host.settling.next_deadline_ms(0) is None for host in hosts)
 
-    assert [known for *_, known in network.nodes[1].answers] == [True]
-    assert [known for *_, known in network.nodes[2].answers] == [True]
+    def _waves(self):
+        found = [m for *_, m in self.network.sent if isinstance(m, Wave | Echo)]
+        self.network.sent.clear()
+        yield f"{len({m.number for m in found})} waves, {len(found)} messages"
 
 
 @BOTH
-def test_questions_that_come_together_share_a_wave_and_it_costs_two_messages_a_link(strategy):
-    links = [(1, 2), (2, 3), (3, 4), (1, 4)]
-    network = federation(links, strategy)
-    names = [f"f/{number}" for number in range(50)]
-    network.subscribe(1, *names)
-    network.run(1_000)
-    network.sent.clear()
-
-    for number, name in enumerate(names):
-        network.nodes[1].ask(name, token=number)
-    network.run(500)
-
-    assert {token for _, token, known in network.nodes[1].answers if known} == set(range(50))
-    waves = [m for *_, m in network.sent if isinstance(m, Wave | Echo)]
-    assert {m.number for m in waves} == {1, 2}
-    assert len(waves) <= 2 * 2 * len(links)
+@scenes(Path(__file__).with_name("waves.txt"))
+def test_transcript(path, number, strategy):
+    play(path, number, Stage(strategy))
 
 
 def test_too_much_is_refused_at_once():
@@ -345,7 +322,7 @@ def test_waves_of_any_kind_raise_nothing_and_are_bounded():
         network.nodes[2].handle(Received(wave), now_ms=network.now_ms + 10_000)
 
     assert understood > 200
-    assert len(network.nodes[2].settling._passing) <= WAVES_MAX
+    assert len(network.nodes[2].settling._waves) <= WAVES_MAX
 
 
 class Counting:

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from federator.protocol.sharing.ledger import Ledger, LedgerParameters
+from federator.protocol.sharing.ledger import Held, Ledger, LedgerParameters
 
 GROUPS = (("g", "jobs/#"),)
 SPANS = LedgerParameters(
@@ -43,7 +43,7 @@ class Keeping(RuleBasedStateMachine):
     def publish(self, to, size):
         run = b"%08d" % self.next_name + b"x" * (size - 8)
         self.next_name += 1
-        steps = self.ledger.owe(to, GROUPS, run, 1, since_ms=self.now_ms, now_ms=self.now_ms)
+        steps = self.ledger.owe(to, Held(GROUPS, run, 1, self.now_ms), now_ms=self.now_ms)
         if steps is None:
             assert sum(map(len, self.open.values())) + size > SPANS.bytes_max
         else:

@@ -17,14 +17,13 @@ from federator.protocol.messages.group_records import (
     parse_record,
 )
 from federator.protocol.sharing.parcels import (
-    Arrivals,
     Confirmation,
     Parcel,
     pack_confirmation,
     pack_parcel,
     unpack_parcel,
 )
-from federator.protocol.sharing.returns import Returns, publication_name
+from federator.protocol.sharing.returns import Returns
 from federator.protocol.types import BROKER_ID_MAX
 
 levels = st.text(
@@ -126,76 +125,7 @@ def test_too_many_ranges_and_ranges_that_end_before_they_begin_are_refused():
             unpack_parcel(memoryview(body))
 
 
-# Arrivals
-
-
-def test_a_parcel_is_served_once_and_confirmed_when_our_broker_has_it():
-    arrivals = Arrivals()
-
-    assert arrivals.admit(1, 7, 1, sender=1)
-    assert arrivals.admit(1, 7, 2, sender=1)
-    arrivals.published(1, 7, 1, 10)
-    arrivals.published(1, 7, 2, 12)
-    assert not arrivals.admit(1, 7, 1, sender=1)
-    arrivals.settle(9)
-    assert arrivals.confirmations() == []
-    arrivals.settle(11)
-    assert arrivals.confirmations() == [(1, Confirmation(7, ((1, 1),)))]
-    assert arrivals.busy
-    arrivals.settle(12)
-    assert arrivals.confirmations() == [(1, Confirmation(7, ((2, 2),)))]
-    assert not arrivals.busy
-
-
-def test_a_parcel_that_comes_again_after_its_confirmation_is_confirmed_again():
-    arrivals = Arrivals()
-    arrivals.admit(1, 7, 1, sender=1)
-    arrivals.published(1, 7, 1, 1)
-    arrivals.settle(1)
-    arrivals.confirmations()
-
-    assert not arrivals.admit(1, 7, 1, sender=1)
-
-    assert arrivals.confirmations() == [(1, Confirmation(7, ((1, 1),)))]
-
-
-def test_confirmations_are_ranges_for_each_origin_and_no_longer_than_one_can_be():
-    arrivals = Arrivals()
-    for origin, number in [(1, n) for n in (1, 2, 3, 5)] + [(2, n) for n in range(1, 1_001, 2)]:
-        arrivals.admit(origin, 7, number, sender=1)
-        arrivals.published(origin, 7, number, 1)
-    arrivals.settle(1)
-
-    told = arrivals.confirmations()
-
-    assert told[0] == (1, Confirmation(7, ((1, 3), (5, 5))))
-    assert [len(c.ranges) for origin, c in told if origin == 2] == [256, 244]
-
-
-# Notes
-
-
-def test_what_we_published_is_known_when_it_comes_back_as_often_as_we_did():
-    returns = Returns()
-    name = publication_name("jobs/1", b"x")
-    returns.note(name, 1, now_ms=0)
-    returns.note(name, 5, now_ms=0)
-
-    assert [returns.take(name, now_ms=1) for _ in range(3)] == [1, 5, 0]
-
-
-def test_other_publications_are_not_ours():
-    returns = Returns()
-    returns.note(publication_name("jobs/1", b"x"), 1, now_ms=0)
-
-    for other in (
-        ("jobs/1", b"y"),
-        ("jobs/2", b"x"),
-        ("jobs/", b"1\0x"),
-        ("jobs/1x", b""),
-        ("jobs/", b"1x"),
-    ):
-        assert returns.take(publication_name(*other), now_ms=0) == 0
+# Notes; parcels that arrive are in arrivals.txt
 
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000))

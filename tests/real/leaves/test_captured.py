@@ -18,10 +18,10 @@ from tests.real.agent_log import named
 from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.leaves.test_trust_of_leaves import LeafOffice
-from tests.real.logins import login, write_passwords, write_secret
-from tests.real.observability.test_cli_agent import ran
+from tests.real.logins import guarded, login, write_secret
 from tests.real.plain_agents import DEEP, QUICK, eventually, gets_through, linked
 from tests.real.polling import until
+from tests.real.streams import both_ways, clients
 from tests.real.trust.member import Member
 from tests.real.trust.test_signed import Office
 from tests.real.undisturbed import undisturbed
@@ -110,13 +110,7 @@ async def scene(plain, tmp_path, turns_told):
     secret, far, home = write_secret(tmp_path / "s"), await plain.broker(), await plain.broker()
     own = await plain.broker()
     entries = ENTRIES.format(url=own.url)
-    config, acl = tmp_path / "hub.toml", tmp_path / "acl"
-    config.write_text(f'[broker]\nid = 1\nurl = "mqtt://b"\nusername = "federator"\n{entries}')
-    code, printed, _ = await ran("doctor", "--acl", "-c", str(config))
-    assert code == 0
-    acl.write_text(printed)
-    passwords = write_passwords(tmp_path / "passwords", *USERS)
-    lines = (f"password_file {passwords}", f"acl_file {acl}", *QUICK, *DEEP)
+    lines = (*guarded(tmp_path, USERS, more=entries), *QUICK, *DEEP)
     hub_broker = await plain.broker(allow_anonymous=False, extra_config=lines)
 
     def us(name):
@@ -132,19 +126,10 @@ async def scene(plain, tmp_path, turns_told):
     leaf = await plain.agent(12, home, at_hub, security="signed", **honest)
     await eventually(leaf, linked(1), "the honest leaf is linked")
     await eventually(two, linked(1), "the mesh is linked")
-    streams = {
-        "from the leaf": (
-            Publisher(home.port, "a/b", client_id="p-leaf", qos=1, rate_hz=50),
-            Subscriber(far.port, "a/#", client_id="s-hub", qos=1),
-        ),
-        "to the leaf": (
-            Publisher(far.port, "b/c", client_id="p-hub", qos=1, rate_hz=50),
-            Subscriber(home.port, "b/#", client_id="s-leaf", qos=1),
-        ),
-    }
+    names = ("from the leaf", "to the leaf")
+    streams = dict(zip(names, both_ways(home, far, qos=1, rate_hz=50), strict=True))
     captured = Captured(below, own, hub_broker)
-    clients = [client for stream in streams.values() for client in stream]
-    async with running(*clients, captured, captured.mouth):
+    async with running(*clients(streams.values()), captured, captured.mouth):
         greeting = asyncio.create_task(captured.run())
         for stream in streams.values():
             await gets_through(*stream)
@@ -283,5 +268,6 @@ async def test_its_login_opens_no_topics_of_others(scene):
 
     assert {topic for topic, _ in ear.came} == {"$fed/fed.leaves.11/health"}
     assert sum(told["counters"]["control_malformed"].values()) == 0
-    assert not named(scene.hub, "trust.refused")
+    for agent in scene.agents:
+        assert not named(agent, "trust.refused")
     await scene.refused()

@@ -8,11 +8,10 @@ from urllib.parse import urlsplit
 
 from lab.grid.processes.relay import Relay
 from tests.real.agent_log import named
-from tests.real.flow import running
 from tests.real.leaves.test_reserve import LOOKED_BACK_S, Grid, served_by
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
-from tests.real.streams import all_came, begin, clients
+from tests.real.streams import flowing
 
 FAR_S = 0.04
 WAYS = [(11, 3), (3, 11), (11, 2), (1, 11)]
@@ -70,8 +69,7 @@ async def test_a_leaf_takes_near_hubs_and_another_one_when_one_is_gone(plain):
         serving = status["hubs"]["served_by"]
         streams = [grid.stream(*way) for way in WAYS if serving not in way]
 
-        async with running(*clients(streams)):
-            begun = await begin(streams)
+        async with flowing(streams):
             await asyncio.sleep(LOOKED_BACK_S)
             dead = grid.parts(serving, agent=True, broker=True)
             for part in dead:
@@ -84,8 +82,6 @@ async def test_a_leaf_takes_near_hubs_and_another_one_when_one_is_gone(plain):
                 await part.start()
             await eventually(leaf, linked(2, 3), "it left the far one again")
             await asyncio.sleep(3)
-
-            await all_came(streams, begun)
 
         status = await leaf.status()
         assert taken(status) == {2, 3}

@@ -11,11 +11,11 @@ import time
 
 import pytest
 
-from tests.real.flow import Publisher, Subscriber, running
+from tests.real.flow import Subscriber, running
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.retained.retained_clients import client
-from tests.real.streams import all_came, begin, clients
+from tests.real.streams import begin, clients, flowing, stream
 
 FIRST_S = 0.5
 """Ten times what a first publication may take after a SUBSCRIBE, from leaf to leaf."""
@@ -34,12 +34,9 @@ class Grid:
 
     def stream(self, giver, taker, *, topic=None, qos=1, rate_hz=100):
         """A publisher and a subscriber, whose session lasts, at two brokers."""
-        topic = topic or f"site/{giver}/to/{taker}"
-        name = f"{giver}-{taker}-{topic.replace('/', '-')}"
-        return (
-            Publisher(self.port(giver), topic, client_id=f"p-{name}", qos=qos, rate_hz=rate_hz),
-            Subscriber(self.port(taker), topic, client_id=f"s-{name}", qos=qos),
-        )
+        name = f"{giver}-{taker}-{(topic or '').replace('/', '-')}"
+        way = self.brokers[giver], self.brokers[taker], topic or f"site/{giver}/to/{taker}"
+        return stream(*way, name=name, qos=qos, rate_hz=rate_hz)
 
 
 def all_leaves_up(*ids):
@@ -86,11 +83,8 @@ WAYS = [(11, 21), (21, 12), (11, 12), (11, 2), (1, 11), (22, 11), (2, 22), (12, 
 async def test_publications_cross_hubs_once_and_in_order(grid, qos):
     streams = [grid.stream(*way, qos=qos, rate_hz=50) for way in WAYS]
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(2)
-
-        await all_came(streams, begun)
     for leaf in LEAVES:
         told = await grid.agents[leaf].status()
         assert told["ready"]
@@ -133,15 +127,12 @@ async def test_the_first_publication_after_a_subscribe_comes_soon(grid):
 async def test_who_is_away_for_a_while_misses_nothing(grid, frozen):
     streams = [grid.stream(*way) for way in ((11, 21), (21, 11), (11, 12))]
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(5)
         os.kill(grid.agents[frozen].pid, signal.SIGSTOP)
         await asyncio.sleep(8)
         os.kill(grid.agents[frozen].pid, signal.SIGCONT)
         await asyncio.sleep(1)
-
-        await all_came(streams, begun)
 
 
 @pytest.mark.parametrize("victim", [11, 1])
@@ -149,15 +140,12 @@ async def test_who_is_away_for_a_while_misses_nothing(grid, frozen):
 async def test_a_killed_agent_comes_back_and_nothing_is_missing(grid, victim):
     streams = [grid.stream(*way) for way in ((11, 21), (21, 11), (12, 11))]
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(5)
         grid.agents[victim].kill9()
         await asyncio.sleep(1)
         await grid.agents[victim].start()
         await asyncio.sleep(1)
-
-        await all_came(streams, begun)
 
 
 async def test_a_retained_value_is_there_for_who_comes_later(grid):

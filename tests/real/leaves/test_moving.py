@@ -9,7 +9,7 @@ from federator.runtime.storage import damage
 from tests.real.flow import running
 from tests.real.leaves.test_reserve import Grid
 from tests.real.plain_agents import eventually, linked
-from tests.real.streams import all_came, begin, clients, none_lost
+from tests.real.streams import begin, clients, flowing, none_lost
 
 # Whoever changes its role is broker 11.
 WAYS = [(11, 3), (3, 11), (11, 1), (1, 11), (11, 12), (12, 11)]
@@ -56,8 +56,7 @@ async def test_the_role_of_a_broker_changes(plain, role, qos):
     grid, hub = await start(plain, role)
     streams = [grid.stream(*way, qos=qos) for way in WAYS]
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(3)
         agent = await become(grid, role, hub)
         await eventually(agent, linked(hub), "it is linked as what it is now")
@@ -67,8 +66,6 @@ async def test_the_role_of_a_broker_changes(plain, role, qos):
             await eventually(agent, moves_on("ended"), "the former ends", deadline_s=MOVED_S)
         await asyncio.sleep(3)
 
-        await all_came(streams, begun)
-
 
 @pytest.mark.parametrize("role", ["member", "leaf"])
 @pytest.mark.few(1)
@@ -76,8 +73,7 @@ async def test_a_move_survives_the_death_of_its_agents(plain, role):
     grid, hub = await start(plain, role)
     streams = [grid.stream(*way) for way in WAYS]
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams, ends=none_lost):
         await asyncio.sleep(3)
         agent = await become(grid, role, hub)
         for phase in ("begun", "handed over"):
@@ -88,8 +84,6 @@ async def test_a_move_survives_the_death_of_its_agents(plain, role):
             await agent.start()
         await eventually(agent, linked(hub), "it is linked again")
         await asyncio.sleep(15)
-
-        await none_lost(streams, begun)
 
 
 async def test_at_qos_0_nothing_comes_twice(plain):

@@ -11,11 +11,10 @@ import time
 
 import pytest
 
-from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
 from tests.real.retained.retained_clients import client
-from tests.real.streams import all_came, begin, clients
+from tests.real.streams import flowing, stream
 from tests.real.undisturbed import tell
 
 HUBS = (1, 2, 3)
@@ -86,13 +85,8 @@ class Grid:
         return [p for p, dies in ((self.agents[hub], agent), (self.brokers[hub], broker)) if dies]
 
     def stream(self, giver, taker, *, qos=1, rate_hz=RATE_HZ):
-        topic = f"site/{giver}/to/{taker}"
-        name = f"{giver}-{taker}"
-        sender = Publisher(
-            self.brokers[giver].port, topic, client_id=f"p-{name}", qos=qos, rate_hz=rate_hz
-        )
-        taker = Subscriber(self.brokers[taker].port, topic, client_id=f"s-{name}", qos=qos)
-        return sender, taker
+        way = self.brokers[giver], self.brokers[taker], f"site/{giver}/to/{taker}"
+        return stream(*way, name=f"{giver}-{taker}", qos=qos, rate_hz=rate_hz)
 
 
 def served_by(hub):
@@ -119,8 +113,7 @@ async def test_a_hub_dies_and_the_other_one_serves_its_leaf(grid, dies):
     streams = [grid.stream(*way) for way in WAYS]
     parts = grid.parts(1, **DEATHS[dies])
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(LOOKED_BACK_S)
         killed_s = time.monotonic()
         for part in parts:
@@ -135,8 +128,6 @@ async def test_a_hub_dies_and_the_other_one_serves_its_leaf(grid, dies):
             await part.start()
         await eventually(grid.agents[11], served_by(1), "the leaf returned at leisure")
         await asyncio.sleep(3)
-
-        await all_came(streams, begun)
     for hub in (1, 2):
         for leaf in (await grid.agents[hub].status())["leaves"]:
             assert not any(leaf[key] for key in leaf if key.endswith("_refused")), leaf
@@ -146,8 +137,7 @@ async def test_a_hub_falls_silent_and_the_other_one_serves_its_leaf(grid):
     streams = [grid.stream(*way, qos=2) for way in WAYS[:3]]
     parts = grid.parts(1, agent=True, broker=True)
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(LOOKED_BACK_S)
         for part in parts:
             os.kill(part.pid, signal.SIGSTOP)
@@ -157,8 +147,6 @@ async def test_a_hub_falls_silent_and_the_other_one_serves_its_leaf(grid):
             os.kill(part.pid, signal.SIGCONT)
         await eventually(grid.agents[11], served_by(1), "the leaf returned at leisure")
         await asyncio.sleep(2)
-
-        await all_came(streams, begun)
 
 
 async def test_a_leaf_returns_when_it_is_told_to_and_no_value_is_set_back(grid):

@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from tests.real.agent.test_reload import reload
-from tests.real.flow import running
 from tests.real.leaves.test_reserve import LOOKED_BACK_S, Grid, served_by
 from tests.real.plain_agents import eventually, linked
-from tests.real.streams import all_came, begin, clients
+from tests.real.streams import flowing
 
 NOTED_S = 11
 """A leaf that starts looks back from when it noted last that it was served."""
@@ -34,15 +33,12 @@ async def test_a_leaf_gets_a_second_hub(plain, how):
     leaf = grid.agents[11]
     streams = [grid.stream(*way) for way in WAYS]
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(3)
         await name(grid, 1, 2, how=how)
         await eventually(leaf, linked(1, 2), "both are linked")
         await eventually(leaf, served_by(1), "the leaf is served")
         await asyncio.sleep(3)
-
-        await all_came(streams, begun)
 
 
 @pytest.mark.parametrize("how", ["restart", "reload"])
@@ -52,11 +48,8 @@ async def test_a_leaf_is_left_with_the_hub_that_did_not_serve_it(plain, how):
     await grid.start({11: (2, 1)})
     streams = [grid.stream(*way) for way in WAYS]
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(LOOKED_BACK_S + NOTED_S)
         await name(grid, 1, how=how)
         await eventually(grid.agents[11], linked(1), "one is linked")
         await asyncio.sleep(3)
-
-        await all_came(streams, begun)

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from tests.real.agent_log import named
-from tests.real.flow import Publisher, Subscriber, running
+from tests.real.flow import running
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
+from tests.real.streams import stream
 from tests.real.trust.test_signed import Office, keys
 
 
@@ -33,26 +34,6 @@ async def signed_hub(plain, offices, *ids):
     return broker, await plain.agent(1, broker, security="signed", more=more)
 
 
-async def test_a_signed_leaf_takes_part(plain, offices):
-    mesh, below = offices
-    hub_broker, hub = await signed_hub(plain, offices, 11)
-    far, home = await plain.broker(), await plain.broker()
-    await plain.agent(2, far, (hub_broker.url, 1), security="signed", more=mesh.section(2))
-    leaf = await plain.agent(
-        11, home, (hub_broker.url, 1), security="signed", role="leaf", more=below.section(11)
-    )
-    await eventually(leaf, linked(1), "the leaf is linked")
-    await eventually(hub, linked(2), "the hub is linked")
-    sender = Publisher(home.port, "a/b", client_id="pub", qos=1)
-    taker = Subscriber(far.port, "a/#", client_id="sub", qos=1)
-
-    async with running(sender, taker):
-        await gets_through(sender, taker)
-
-    assert not named(hub, "trust.refused")
-    assert not named(leaf, "trust.refused")
-
-
 async def test_a_signed_leaf_becomes_a_member(plain, offices):
     mesh, below = offices
     hub_broker, hub = await signed_hub(plain, offices, 11)
@@ -71,8 +52,7 @@ async def test_a_signed_leaf_becomes_a_member(plain, offices):
         more=mesh.section(11),
         top=f'former = "{leaf.config_path}"',
     )
-    sender = Publisher(home.port, "a/b", client_id="pub", qos=1)
-    taker = Subscriber(hub_broker.port, "a/#", client_id="sub", qos=1)
+    sender, taker = stream(home, hub_broker, "a/b", "a/#", qos=1)
 
     async with running(sender, taker):
         await gets_through(sender, taker)

@@ -7,17 +7,18 @@ import pytest
 from tests.real.agent_log import named
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, linked
+from tests.real.polling import until
 
 
 async def told_at_start(agent, text):
     """The one warning that says how ``agent`` stands."""
     await eventually(agent, lambda status: text in status["ready_reason"], "status tells")
-    for _ in range(600):
-        lines = [line for line in named(agent, "agent.standing") if text in str(line["reasons"])]
-        if lines:
-            break
-        await asyncio.sleep(0.05)
-    assert [line["level"] for line in lines] == ["warning"], named(agent, "agent.standing")
+
+    def lines():
+        return [line for line in named(agent, "agent.standing") if text in str(line["reasons"])]
+
+    await until(lines, "it is logged")
+    assert [line["level"] for line in lines()] == ["warning"], named(agent, "agent.standing")
 
 
 @pytest.mark.parametrize("dial", ["out", "both"])

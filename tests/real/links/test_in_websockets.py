@@ -6,12 +6,11 @@ import pytest
 
 from lab.grid.processes.ports import free_ports
 from tests.certificates import WEBSOCKETS, tls_listener, websocket_listener
-from tests.real.flow import running
 from tests.real.links.test_outbox import NOWHERE, Pair
 from tests.real.mqtt import http_proxy
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import DEEP, QUICK
-from tests.real.streams import all_came, begin, clients
+from tests.real.streams import flowing
 
 
 async def in_websockets(plain):
@@ -52,11 +51,8 @@ async def pair(plain, keys):
 async def test_a_site_behind_nat_takes_part_by_websockets_and_a_proxy_alone(pair, qos):
     streams = pair.streams(qos=qos)
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(2)
-
-        await all_came(streams, begun)
     assert len(set(pair.proxy.asked)) == 1
     assert (await pair.hub.status())["links"][0]["dialled"] == "by it alone"
 
@@ -64,15 +60,12 @@ async def test_a_site_behind_nat_takes_part_by_websockets_and_a_proxy_alone(pair
 async def test_cut_links_cost_nothing(pair):
     streams = pair.streams()
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         for _ in range(4):
             await asyncio.sleep(0.7)
             pair.proxy.hang_up()
         await asyncio.sleep(1)
         await pair.up()
-
-        await all_came(streams, begun)
 
 
 async def test_both_ends_dial_in_websockets_and_speak_so_with_their_own_brokers(plain):
@@ -82,11 +75,8 @@ async def test_both_ends_dial_in_websockets_and_speak_so_with_their_own_brokers(
     await pair.linked()
     streams = pair.streams(qos=1)
 
-    async with running(*clients(streams)):
-        begun = await begin(streams)
+    async with flowing(streams):
         await asyncio.sleep(1)
-
-        await all_came(streams, begun)
     told = (await agents[0].status())["links"]
     assert [link["address"] for link in told] == [at_two]
 

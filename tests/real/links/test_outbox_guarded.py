@@ -11,7 +11,7 @@ from tests.real.agent_log import named
 from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.links.test_outbox import NOWHERE, Pair
-from tests.real.logins import login, write_passwords, write_secret
+from tests.real.logins import guarded, login, write_secret
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import DEEP, QUICK, eventually, gets_through
 from tests.real.polling import until
@@ -35,15 +35,9 @@ def secret_file(tmp_path):
     return write_secret(tmp_path / "secret")
 
 
-async def guarded(plain, tmp_path, secret_file, *outbound):
+async def guarded_hub(plain, tmp_path, secret_file, *outbound):
     """A hub with passwords and the ACL that the doctor prints, its agent, and a site's broker."""
-    passwords = write_passwords(tmp_path / "passwords", *USERS)
-    config, acl = tmp_path / "hub.toml", tmp_path / "acl"
-    config.write_text('[broker]\nid = 2\nurl = "mqtt://b"\nusername = "federator"\n')
-    code, printed, err = await ran("doctor", "--acl", *outbound, "-c", str(config))
-    assert (code, err) == (0, "")
-    acl.write_text(printed)
-    lines = (f"password_file {passwords}", f"acl_file {acl}", *QUICK, *DEEP)
+    lines = (*guarded(tmp_path, USERS, 2, *outbound), *QUICK, *DEEP)
     outside = await plain.broker(allow_anonymous=False, extra_config=lines)
     us = {"username": "federator", "password_file": str(secret_file)}
     hub = await plain.agent(2, outside, broker=us)
@@ -58,7 +52,7 @@ def as_site(secret_file, user="federator-1"):
 async def test_nobody_else_hears_what_is_said_in_an_outbox(plain, tmp_path, secret_file):
     """Nor a client, nor a neighbour, nor another one that only dials; its reader hears all."""
     both = ("--outbound", "1", "--outbound", "7")
-    inside, outside, hub = await guarded(plain, tmp_path, secret_file, *both)
+    inside, outside, hub = await guarded_hub(plain, tmp_path, secret_file, *both)
     site = await plain.agent(1, inside, outside.url, **as_site(secret_file))
     await Pair(inside, outside, site, hub).linked()
     filters = ("$fed/fed/outbox/#", "$fed/fed/outbox/1/data", "$fed/fed/outbox/+/hello")
@@ -81,7 +75,7 @@ async def test_nobody_else_hears_what_is_said_in_an_outbox(plain, tmp_path, secr
 async def test_the_doctor_of_a_site_tells_who_may_hear_from_who_may_not(
     plain, tmp_path, secret_file
 ):
-    inside, outside, _ = await guarded(plain, tmp_path, secret_file, "--outbound", "1")
+    inside, outside, _ = await guarded_hub(plain, tmp_path, secret_file, "--outbound", "1")
     told = {}
     for user in ("federator-1", "federator-peer"):
         path = tmp_path / f"{user}.toml"

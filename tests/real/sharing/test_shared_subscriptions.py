@@ -4,6 +4,7 @@ Issue 3, part 3; docs/protocol.md section 12.
 """
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -36,18 +37,27 @@ async def publish(numbers, *bursts):
             tasks.create_task(burst.publish(numbers[at :: len(bursts)]))
 
 
+@contextlib.asynccontextmanager
+async def a_member_each(plain, *, publishers=1, qos=1):
+    """Three brokers with a member at each, which all agents know, and publishers at some."""
+    brokers, agents = await triangle(plain)
+    members = [member(broker, number, qos=qos) for number, broker in enumerate(brokers)]
+    bursts = [
+        Burst(broker.port, "jobs/1", client_id=f"pub-{broker.port}", qos=qos)
+        for broker in brokers[:publishers]
+    ]
+    async with running(*members, *bursts):
+        for agent in agents:
+            await knows(agent, {1: 1, 2: 1, 3: 1}, stand_ins=2)
+        yield brokers, agents, members, bursts
+
+
 @pytest.mark.parametrize("publishers", [1, 3])
 @pytest.mark.few(1)
 async def test_each_publication_reaches_one_of_three_members_and_all_get_their_share(
     plain, publishers
 ):
-    brokers, agents = await triangle(plain)
-    members = [member(broker, number) for number, broker in enumerate(brokers)]
-    bursts = [Burst(b.port, "jobs/1", client_id=f"pub-{b.port}") for b in brokers[:publishers]]
-    async with running(*members, *bursts):
-        for agent in agents:
-            await knows(agent, {1: 1, 2: 1, 3: 1}, stand_ins=2)
-
+    async with a_member_each(plain, publishers=publishers) as (_, _, members, bursts):
         await publish(range(MESSAGES), *bursts)
         await all_came(members, MESSAGES)
 
@@ -156,12 +166,7 @@ def read_if_there(path):
 
 
 async def test_a_broker_that_comes_back_gets_its_share_again(plain):
-    brokers, agents = await triangle(plain)
-    members = [member(broker, number) for number, broker in enumerate(brokers)]
-    burst = Burst(brokers[0].port, "jobs/1", client_id="pub")
-    async with running(*members, burst):
-        for agent in agents:
-            await knows(agent, {1: 1, 2: 1, 3: 1}, stand_ins=2)
+    async with a_member_each(plain) as (brokers, agents, members, bursts):
         brokers[2].kill9()
         for agent in agents[:2]:
             await knows(agent, {1: 1, 2: 1}, stand_ins=1)
@@ -169,7 +174,7 @@ async def test_a_broker_that_comes_back_gets_its_share_again(plain):
         for agent in agents:
             await knows(agent, {1: 1, 2: 1, 3: 1}, stand_ins=2)
 
-        await publish(range(3_000), burst)
+        await publish(range(3_000), *bursts)
         await all_came(members, 3_000)
 
         assert set(together(members).values()) == {1}
@@ -199,14 +204,8 @@ async def test_members_that_come_and_go_change_the_shares(plain):
 
 @pytest.mark.parametrize("qos", [0, 2])
 async def test_other_qualities_of_service_are_shared_alike(plain, qos):
-    brokers, agents = await triangle(plain)
-    members = [member(broker, number, qos=qos) for number, broker in enumerate(brokers)]
-    burst = Burst(brokers[0].port, "jobs/1", client_id="pub", qos=qos)
-    async with running(*members, burst):
-        for agent in agents:
-            await knows(agent, {1: 1, 2: 1, 3: 1}, stand_ins=2)
-
-        await publish(range(900), burst)
+    async with a_member_each(plain, qos=qos) as (_, _, members, bursts):
+        await publish(range(900), *bursts)
         await all_came(members, 900)
 
         assert set(together(members).values()) == {1}

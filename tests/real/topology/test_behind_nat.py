@@ -3,9 +3,10 @@
 import asyncio
 
 from tests.real.agent_log import named
-from tests.real.flow import Publisher, Subscriber, running
+from tests.real.flow import running
 from tests.real.links.test_outbox import NOWHERE
-from tests.real.plain_agents import eventually, gets_through, linked
+from tests.real.plain_agents import eventually, linked
+from tests.real.streams import begin, clients, stream
 
 AUTO = '[topology]\nmode = "auto"\nseeds = ["{seed}"]\nsettle_ms = 1000\n'
 STAYS_S = 20.0
@@ -50,13 +51,10 @@ async def test_a_broker_that_only_dials_chooses_whom_and_another_when_one_dies(p
         assert not named(agent, "topology.link_given_up")
     brokers[3].kill9()
     await eventually(site, linked(2, 4, 5), "the others stay")
-    sender = Publisher(brokers[5].port, "a/b", client_id="sender", qos=1)
-    taker = Subscriber(home.port, "a/#", client_id="taker", qos=1)
-    back = Publisher(home.port, "b/c", client_id="back", qos=1)
-    there = Subscriber(brokers[2].port, "b/#", client_id="there", qos=1)
-    async with running(sender, taker, back, there):
-        await gets_through(sender, taker)
-        await gets_through(back, there)
+    streams = [stream(brokers[5], home, "a/b", "a/#", name="in", qos=1)]
+    streams += [stream(home, brokers[2], "b/c", "b/#", name="out", qos=1)]
+    async with running(*clients(streams)):
+        await begin(streams)
 
     for id_ in (2, 4, 5):
         links = {link["neighbour"]: link for link in (await agents[id_].status())["links"]}

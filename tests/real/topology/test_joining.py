@@ -5,41 +5,20 @@ import contextlib
 import time
 
 from tests.real.agent_log import named, tally
-from tests.real.flow import Publisher, Subscriber, running
+from tests.real.flow import running
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
+from tests.real.streams import both_ways, clients
 
 LEAVING_S = 30.0
 """Leaving takes a tenth of a second; here a link whose end falls silent stays up for a minute."""
 
 
 @contextlib.asynccontextmanager
-async def both_ways(here, there):
-    """A stream from each of two brokers to the other: (publisher, subscriber), twice."""
-    forth = Subscriber(there.port, "forth/#", client_id="forth-sub")
-    back = Subscriber(here.port, "back/#", client_id="back-sub")
-    forth_pub = Publisher(here.port, "forth/1", client_id="forth-pub")
-    back_pub = Publisher(there.port, "back/1", client_id="back-pub")
-    async with running(forth, back, forth_pub, back_pub):
-        yield (forth_pub, forth), (back_pub, back)
-
-
-async def test_naming_any_one_broker_is_enough_to_join(plain):
-    brokers = [await plain.broker() for _ in range(4)]
-    first = await plain.agent(1, brokers[0])
-    second = await plain.agent(2, brokers[1], brokers[0].url)
-    await eventually(first, linked(2), "the first is dialled back")
-    third = await plain.agent(3, brokers[2], brokers[1].url)
-    last = await plain.agent(4, brokers[3], brokers[1].url)
-    await eventually(third, linked(2), "the third is dialled back")
-    await eventually(last, linked(2), "the last is dialled back")
-    await eventually(second, linked(1, 3, 4), "the second has all")
-
-    async with both_ways(brokers[3], brokers[0]) as streams:
-        for publisher, subscriber in streams:
-            await gets_through(publisher, subscriber)
-            assert subscriber.duplicates == 0
-    plain.assert_calm()
+async def running_both_ways(here, there):
+    streams = both_ways(here, there)
+    async with running(*clients(streams)):
+        yield streams
 
 
 async def test_three_that_join_in_a_chain_at_once_find_each_other(plain):
@@ -52,9 +31,10 @@ async def test_three_that_join_in_a_chain_at_once_find_each_other(plain):
         beside = [4 - m for m in (n - 1, n + 1) if 0 <= m < 4]
         await eventually(agent, linked(*beside), f"agent {n} has its links")
 
-    async with both_ways(brokers[0], brokers[3]) as streams:
+    async with running_both_ways(brokers[0], brokers[3]) as streams:
         for publisher, subscriber in streams:
             await gets_through(publisher, subscriber)
+            assert subscriber.duplicates == 0
     plain.assert_calm()
 
 
@@ -66,7 +46,7 @@ async def test_leaving_is_known_at_once_and_coming_back_heals(plain):
     await eventually(stays, linked(2), "linked")
     attempts = len(named(stays, "connection.up"))
 
-    async with both_ways(*brokers) as streams:
+    async with running_both_ways(*brokers) as streams:
         await gets_through(*streams[0])
         stopping = asyncio.create_task(leaves.stop())
         left_s = time.monotonic()
@@ -122,7 +102,7 @@ async def test_a_configured_broker_that_restarts_is_called_by_one_connection_of_
 
     for agent, other in ((first, 2), (second, 1)):
         await eventually(agent, linked(other), "linked again")
-    async with both_ways(first_broker, second_broker) as streams:
+    async with running_both_ways(first_broker, second_broker) as streams:
         for publisher, subscriber in streams:
             await gets_through(publisher, subscriber)
     assert "already connected" not in first_broker.log_path.read_text()

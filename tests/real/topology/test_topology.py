@@ -7,22 +7,12 @@ import pytest
 from federator.protocol.types import BrokerId
 from lab.grid.running import JoinedGrid
 from tests.real.agent_log import named
-from tests.real.flow import Publisher, Subscriber, running
+from tests.real.flow import running
 from tests.real.metrics_page import metrics, values
-from tests.real.polling import until
+from tests.real.plain_agents import gets_through
+from tests.real.streams import stream
 
 TWELVE = 12
-ARRIVES_S = 60.0
-
-
-async def gets_through(publisher, subscriber):
-    """Wait until what is published from now on arrives."""
-    number = publisher.sent
-    await until(
-        lambda: any(came >= number for came in list(subscriber.came)[-50:]),
-        "publications arrive",
-        deadline_s=ARRIVES_S,
-    )
 
 
 @pytest.mark.timeout(600)
@@ -32,8 +22,7 @@ async def test_twelve_join_by_one_seed_and_mend_when_it_dies(tmp_path):
         assert joined.brokers == TWELVE
         assert joined.diameter <= 2 * math.log2(TWELVE)
 
-        there = Subscriber(grid.brokers[BrokerId(7)].port, "forth/#", client_id="there")
-        here = Publisher(grid.brokers[BrokerId(3)].port, "forth/1", client_id="here")
+        here, there = stream(grid.brokers[BrokerId(3)], grid.brokers[BrokerId(7)], "a/b", "a/#")
         async with running(there, here):
             await gets_through(here, there)
 

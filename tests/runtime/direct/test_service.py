@@ -49,7 +49,7 @@ async def test_with_keys_only_agents_that_seal_for_places_are_dialled(trust, pla
             by_broker=None,  # nothing goes straight
         )
         run = tasks.create_task(links.run())
-        await until(lambda: links._port._servers)
+        await until(lambda: links.port._servers)
         links.on_neighbour(N2, True)
         links.on_offer(DirectOffer(N2, Epoch(1), "127.0.0.1:1", bytes(TOKEN_BYTES), places=places))
 

@@ -1,9 +1,9 @@
 """Frames leave by a neighbour's broker or straight to its agent, and none is lost in between."""
 
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
-
-import pytest
 
 from federator.config.settings import Settings
 from federator.config.validation import validated
@@ -19,6 +19,7 @@ from federator.runtime.direct.service import DirectLinks
 from federator.runtime.direct.wire import DIRECT_TOPIC, URGENT_TOPIC
 from federator.runtime.mqtt.wire import inbound_of
 from tests.protocol.data.bare_outgoing import N2, TOPIC, bare_outgoing, send_frame
+from tests.transcripts import play, scenes
 
 BODY, LONG_BODY = b"0\x04\x00\x01a\x00", b"0\x08\x00\x01a\x00long"
 LABEL_BYTES = label_bytes(bytes(KEY_BYTES))
@@ -50,127 +51,99 @@ class Straight(DirectLinks):
 
     def connect(self, agent, *, room=10_000):
         self.on_neighbour(N2, True)
-        peer = self._peers[N2]
+        self.peer = peer = self.peers[N2]
         peer.link = agent
         links = replace(self.settings.links, send_queue_bytes_max=room)
         self.settings = replace(self.settings, links=links)
-        self.on_up(N2, peer, agent)
+        peer.on_up(agent, False)
         self.sent = peer.sent
 
     def lose(self):
-        self.on_down(N2, self._peers[N2], self._peers[N2].link, "gone")
+        self.peer.on_down(self.peer.link, "gone")
 
 
-@pytest.fixture
-def lines():
-    """What leaves, with links to agents; the neighbour's broker and its agent."""
-    made = bare_outgoing()
-    broker, agent = Wire(), Wire()
-    made.by_broker.reach(N2, broker)
-    config = {
-        "security": "open",
-        "broker": {"id": 1, "url": "mqtt://127.0.0.1:1"},
-        "links": {"transport": "direct"},
-        "direct": {"listen": "127.0.0.1:0"},
-    }
-    straight = Straight(
-        settings=validated(Settings, config),
-        trust=None,
-        tasks=None,
-        epoch=lambda: Epoch(1),
-        tell=lambda neighbour, offer: None,
-        on_frames=lambda neighbour, frames: None,
-        by_broker=made.by_broker,
-    )
-    made.transports.all.append(straight)
-    yield made, straight, broker, agent
-    straight._port.close()
+class Stage:
+    """Frames for neighbour 2, whose broker is connected, and whose agent is after ``connect``.
+
+    ``send`` sends frames by number: ``3,urgent``, ``4,custody``, ``5,long``. ``breaks`` is the
+    connection to the agent, and ``lost`` that this is noticed; ``another`` is a new connection to
+    the broker. Prints where each frame goes, and the counters that changed.
+    """
+
+    def __init__(self, monkeypatch):
+        self.made, self.monkeypatch = bare_outgoing(), monkeypatch
+        self.wires = {"broker": Wire(), "agent": Wire()}
+        self.made.by_broker.reach(N2, self.wires["broker"])
+        config = {
+            "security": "open",
+            "broker": {"id": 1, "url": "mqtt://127.0.0.1:1"},
+            "links": {"transport": "direct"},
+            "direct": {"listen": "127.0.0.1:0"},
+        }
+        self.straight = Straight(
+            settings=validated(Settings, config),
+            trust=None,
+            tasks=None,
+            epoch=lambda: Epoch(1),
+            tell=lambda neighbour, offer: None,
+            on_frames=lambda neighbour, frames: None,
+            by_broker=self.made.by_broker,
+        )
+        self.made.transports.all.append(self.straight)
+
+    def do(self, command, *words):
+        before, counts = {name: len(wire.sent) for name, wire in self.wires.items()}, self._counts()
+        getattr(self, f"_{command}")(*words)
+        for name, wire in self.wires.items():
+            for topic, seq in wire.sent[before.get(name, 0) :]:
+                sort = {TOPIC: "", DIRECT_TOPIC: "", URGENT_TOPIC: " as urgent"}[topic]
+                yield f"{seq} to the {name}{sort}"
+        for name, count in self._counts().items():
+            if count != counts[name]:
+                yield f"{name} {count}"
+
+    def close(self):
+        self.straight.port.close()
+
+    def _counts(self):
+        found = self.made.counters
+        counts = {"out": found.frames_out, "dropped": found.dropped, "deferred": found.deferred}
+        used = "yes" if self.straight.carries(N2) else "no"
+        return counts | {"again": self.straight.counters().by_broker, "direct": used}
+
+    def _connect(self, room="10000"):
+        self.straight.connect(self.wires["agent"], room=int(room))
+
+    def _send(self, *frames):
+        for frame in frames:
+            seq, *how = frame.split(",")
+            body, flags = LONG_BODY if "long" in how else BODY, CUSTODY_FLAG * ("custody" in how)
+            send_frame(self.made, int(seq), body, flags=flags, urgent="urgent" in how)
+
+    def _confirm(self, count):
+        self.straight.sent.confirm(int(count), 0)
+
+    def _breaks(self):
+        self.wires["agent"].broken = True
+
+    def _lost(self):
+        self.straight.lose()
+
+    def _another(self):
+        self.wires["other broker connection"] = Wire()
+        self.made.by_broker.reach(N2, self.wires["other broker connection"])
+
+    def _gone(self):
+        self.made.by_broker.reach(N2, None)
+
+    def _link_down(self):
+        self.straight.on_neighbour(N2, False)
+
+    def _short(self):
+        self.monkeypatch.setattr(module, "FRAME_BYTES_MAX", LABEL_BYTES + len(BODY))
 
 
-def send(made, seq, *, urgent=False, flags=0, body=BODY):
-    return send_frame(made, seq, body, flags=flags, urgent=urgent)
-
-
-def test_frames_go_straight_while_the_agent_is_connected(lines):
-    made, straight, broker, agent = lines
-    send(made, 1)
-    straight.connect(agent)
-    send(made, 2)
-    send(made, 3, urgent=True)
-
-    assert broker.sent == [(TOPIC, 1)]
-    assert agent.sent == [(DIRECT_TOPIC, 2), (URGENT_TOPIC, 3)]
-
-
-def test_what_is_not_confirmed_goes_by_the_broker_before_what_follows(lines):
-    made, straight, broker, agent = lines
-    straight.connect(agent)
-    for seq in (1, 2, 3):
-        send(made, seq)
-    straight.sent.confirm(1, 0)
-
-    straight.lose()
-    send(made, 4)
-
-    assert straight.counters().by_broker == 2
-    assert broker.sent == [(TOPIC, 2), (TOPIC, 3), (TOPIC, 4)]
-    assert not straight.carries(N2)
-    assert made.counters.frames_out == 4  # each counts once
-
-
-def test_a_frame_that_meets_a_broken_connection_goes_by_the_broker_at_once(lines):
-    made, straight, broker, agent = lines
-    straight.connect(agent)
-    send(made, 1)
-    agent.broken = True
-
-    assert send(made, 2) == 1
-    assert broker.sent == [(TOPIC, 1), (TOPIC, 2)]
-    assert made.counters.dropped == 0
-
-
-def test_an_agent_that_confirms_nothing_gets_no_more_than_is_kept_for_it(lines):
-    made, straight, broker, agent = lines
-    straight.connect(agent, room=1)
-
-    counts = [send(made, 1), send(made, 2), send(made, 3, flags=CUSTODY_FLAG)]
-
-    assert counts == [1, 0, 0]
-    assert made.counters.dropped == 1
-    assert made.counters.deferred == 1
-    assert broker.sent == []
-
-
-def test_a_new_connection_to_the_broker_does_not_end_a_straight_one(lines):
-    made, straight, broker, agent = lines
-    straight.connect(agent)
-    other = Wire()
-    made.by_broker.reach(N2, other)
-    send(made, 1)
-    straight.lose()
-
-    assert agent.sent == [(DIRECT_TOPIC, 1)]
-    assert (broker.sent, other.sent) == ([], [(TOPIC, 1)])
-
-
-def test_a_neighbour_that_is_gone_gets_nothing_by_any_way(lines):
-    made, straight, broker, agent = lines
-    straight.connect(agent)
-    made.by_broker.reach(N2, None)
-
-    assert send(made, 1) == 0
-    straight.on_neighbour(N2, False)
-    assert (broker.sent, agent.sent) == ([], [])
-
-
-def test_a_frame_that_is_too_long_for_an_agent_goes_by_the_broker_and_changes_nothing(
-    monkeypatch, lines
-):
-    monkeypatch.setattr(module, "FRAME_BYTES_MAX", LABEL_BYTES + len(BODY))
-    made, straight, broker, agent = lines
-    straight.connect(agent)
-    send(made, 1, body=LONG_BODY)
-    send(made, 2)
-
-    assert broker.sent == [(TOPIC, 1)]
-    assert agent.sent == [(DIRECT_TOPIC, 2)]
+@scenes(Path(__file__).with_name("ways.txt"))
+def test_transcript(path, number, monkeypatch):
+    with closing(Stage(monkeypatch)) as stage:
+        play(path, number, stage)

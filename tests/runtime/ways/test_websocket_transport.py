@@ -89,10 +89,17 @@ class Taker(asyncio.BufferedProtocol):
         self.full.append(False)
 
 
-async def test_bytes_go_both_ways():
-    async with Server(early=frame(b"early")) as server:
+@contextlib.asynccontextmanager
+async def connected(**options):
+    """A server, and a protocol that is connected to it."""
+    async with Server(**options) as server:
         taker = Taker()
         await server.endpoint.connect(lambda: taker)
+        yield server, taker
+
+
+async def test_bytes_go_both_ways():
+    async with connected(early=frame(b"early")) as (server, taker):
         taker.transport.write(b"hello" * 30_000)
         server.writer.write(frame(b"x" * 70_000) + frame(b"end"))
 
@@ -121,9 +128,7 @@ async def test_streams_are_read_and_written_by_whoever_waits():
 
 
 async def test_who_reads_no_more_holds_the_server_back():
-    async with Server() as server:
-        taker = Taker()
-        await server.endpoint.connect(lambda: taker)
+    async with connected() as (server, taker):
         server.writer.write(frame(b"1"))
         await until(lambda: taker.came, "the first came")
 
@@ -141,9 +146,7 @@ async def test_who_reads_no_more_holds_the_server_back():
 
 
 async def test_what_cannot_be_written_is_told_and_flows_again():
-    async with Server() as server:
-        taker = Taker()
-        await server.endpoint.connect(lambda: taker)
+    async with connected() as (server, taker):
         taker.transport.set_write_buffer_limits(high=65_536, low=16_384)
         server.reads.clear()
         written = 0
@@ -159,9 +162,7 @@ async def test_what_cannot_be_written_is_told_and_flows_again():
 
 
 async def test_pings_that_nobody_takes_the_answers_of_cost_no_memory():
-    async with Server() as server:
-        taker = Taker()
-        await server.endpoint.connect(lambda: taker)
+    async with connected() as (server, taker):
         taker.transport.set_write_buffer_limits(high=65_536, low=16_384)
         server.writer.write(frame(b"first", PING))
         await until(lambda: server.answers(PONG) == [b"first"], "answered")
@@ -183,9 +184,8 @@ async def test_pings_that_nobody_takes_the_answers_of_cost_no_memory():
 
 
 async def test_a_read_of_very_many_frames_leaves_turns_to_others():
-    async with Server() as server:
-        taker, turns = Taker(), 0
-        await server.endpoint.connect(lambda: taker)
+    async with connected() as (server, taker):
+        turns = 0
         per_read = 65_536 // len(frame(b""))
         server.writer.write(frame(b"") * (4 * per_read) + frame(b"end"))
 
@@ -206,9 +206,7 @@ async def test_a_read_of_very_many_frames_leaves_turns_to_others():
     ],
 )
 async def test_how_it_ended_is_told_behind_what_came_before(said, told):
-    async with Server() as server:
-        taker = Taker()
-        await server.endpoint.connect(lambda: taker)
+    async with connected() as (server, taker):
         server.writer.write(frame(b"before"))
         await until(lambda: taker.came == b"before", "came")
         server.writer.write(said)
@@ -222,9 +220,7 @@ async def test_how_it_ended_is_told_behind_what_came_before(said, told):
 
 
 async def test_what_came_is_taken_before_the_end_is_told():
-    async with Server() as server:
-        taker = Taker()
-        await server.endpoint.connect(lambda: taker)
+    async with connected() as (server, taker):
         taker.transport.pause_reading()
         server.writer.write(frame(b"x" * 5_000) + frame(b"", CLOSE))
         await asyncio.sleep(0.1)
@@ -237,10 +233,7 @@ async def test_what_came_is_taken_before_the_end_is_told():
 
 
 async def test_a_server_that_hangs_up_at_once_is_told():
-    async with Server(early=frame(b"", CLOSE)) as server:
-        taker = Taker()
-        await server.endpoint.connect(lambda: taker)
-
+    async with connected(early=frame(b"", CLOSE)) as (_, taker):
         await until(lambda: taker.lost, "lost")
 
         assert taker.lost == [None]
