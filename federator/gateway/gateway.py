@@ -16,9 +16,8 @@ import structlog
 from federator.config.gateway import GatewaySettings
 from federator.gateway import wire
 from federator.gateway.brokers import PROBE_POLL_S, PROBE_POLLS, Broker, SessionCleanup
-from federator.gateway.clients.fetches import Fetches
+from federator.gateway.clients.catch_up import CatchUp
 from federator.gateway.clients.listener import ConnectingClient, Listener
-from federator.gateway.clients.loss_reconciler import LossReconciler
 from federator.gateway.clients.multi_broker_client import Upstreams
 from federator.gateway.clients.ports import End, Port
 from federator.gateway.clients.proxied_client import ProxiedClient
@@ -115,12 +114,7 @@ class Gateway:
         self._reports = Reports(settings.name, self.epoch)
         self._cleanup = SessionCleanup(tasks)
         self._claims = Claims(settings.name, self.epoch << 16)
-        self._settlings = Settlings(
-            settle_s=failover.settle_ms / 1000,
-            recent_s=failover.recent_ms / 1000,
-            counters=self.counters,
-            first=self.epoch << 16,
-        )
+        self._settlings = Settlings(first=self.epoch << 16)
         self._unsafe = UnsafePublications(
             self.journal,
             self.brokers,
@@ -129,25 +123,12 @@ class Gateway:
             seeks_broker=self._seeks_broker,
             serving=lambda: [broker for broker in self.brokers.values() if self._serves(broker)],
         )
-        self._reconciler = LossReconciler(
-            self,
-            name=settings.name,
-            first=self.epoch << 16,
-            start=tasks.create_task,
-            at_rest=lambda: self._settlings.at_rest,
-        )
+        catch_up = self._catch_up = CatchUp(self, first=self.epoch << 16, start=tasks.create_task)
         # Bound methods: brokers and clients call the owner of each task directly.
-        self._fetches = Fetches(
-            settings.name,
-            self.brokers,
-            self.journal,
-            self.counters,
-            first=self.epoch << 16,
-            start=tasks.create_task,
-        )
-        self.fetch_missed, self.on_fetched = self._fetches.ask, self._fetches.on_fetched
-        self.on_recall, self.on_recalled = self._reconciler.on_recall, self._reconciler.on_recalled
+        self.fetch_missed, self.on_fetched = catch_up.ask, catch_up.on_fetched
+        self.on_recall, self.on_recalled = catch_up.on_recall, catch_up.on_recalled
         self.ask_settled, self.on_settled = self._settlings.ask, self._settlings.on_answer
+        self.ask_until_known = self._settlings.ask_until_known
         self.acknowledged, self.on_taken = self._unsafe.acknowledged, self.journal.on_taken
         self._moving: set[BrokerId] = set()
         self._called_ms: dict[BrokerId, Millis] = {}  # when their clients last subscribed again
@@ -436,7 +417,7 @@ class Gateway:
         return self._unsafe.take(client)
 
     def _on_death(self, broker: BrokerId) -> None:
-        self._reconciler.on_death(broker)
+        self._catch_up.on_death()
         self._unsafe.on_death(broker)
 
     def _seeks_broker(self, client_id: str) -> bool:

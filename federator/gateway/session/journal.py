@@ -58,7 +58,7 @@ class Publication:
         )
 
 
-def told(packet: bytes, acked_ms: Millis) -> Publication | None:
+def read_publication(packet: bytes, acked_ms: Millis) -> Publication | None:
     """Parse a publication reported by others; ``None`` if no client can have published it."""
     try:
         whole, packets = wire.Splitter(firsts=wire.FROM_CLIENT).feed(packet)
