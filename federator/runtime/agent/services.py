@@ -396,7 +396,6 @@ class Services:
             names_here=data.names_here,
             caught_up=data.marks.caught_up,
             retrieve=data.path.retrieve,
-            own_since=data.path.own_since,
         )
 
     def _metrics(self, frame_events: FrameEventBuffer) -> MetricsStream:

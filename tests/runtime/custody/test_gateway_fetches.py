@@ -39,14 +39,13 @@ class Agent:
             names_here=lambda run: run,
             caught_up=lambda: asyncio.sleep(0),
             retrieve=self.retrieve,
-            own_since=lambda filters, since_us: own,
         )
-        self._has_room = has_room
+        self._own = own if has_room else None
 
     def retrieve(self, filters, since_us, tell):
         self.looked.append((filters, since_us))
         self.tells.append(tell)
-        return self._has_room
+        return self._own
 
     def publish(self, topic, payload):
         self.published.append((topic, payload))
