@@ -27,7 +27,6 @@ from federator.gateway.metrics import GatewayCounters
 from federator.gateway.session.attachment import Attachment, Candidate, Claims
 from federator.gateway.session.guide_book import GuideBook
 from federator.gateway.session.journal import Journal
-from federator.gateway.session.orders import State
 from federator.gateway.session.recent_deliveries import Allowance, RecentDeliveries
 from federator.gateway.session.reports import Reports
 from federator.gateway.session.session import ClientSession
@@ -115,14 +114,7 @@ class Gateway:
         self._cleanup = SessionCleanup(tasks)
         self._claims = Claims(settings.name, self.epoch << 16)
         self._settlings = Settlings(first=self.epoch << 16)
-        self._unsafe = UnsafePublications(
-            self.journal,
-            self.brokers,
-            self.counters,
-            mark_s=failover.custody_mark_ms / 1000,
-            seeks_broker=self._seeks_broker,
-            serving=lambda: [broker for broker in self.brokers.values() if self._serves(broker)],
-        )
+        self._unsafe = UnsafePublications(self)
         catch_up = self._catch_up = CatchUp(self, first=self.epoch << 16, start=tasks.create_task)
         # Bound methods: brokers and clients call the owner of each task directly.
         self.fetch_missed, self.on_fetched = catch_up.ask, catch_up.on_fetched
@@ -326,9 +318,9 @@ class Gateway:
         if home is None and client.broker is not None:
             home = client.broker.id
         if home is None and self.attachment.policy == "assigned":
-            home = self.attachment.home(client_id, self.brokers)
+            home = self.attachment.rank(client_id, [Candidate(id) for id in self.brokers])[0]
         preferred = (home, *self.guides.substitutes(home)) if home is not None else ()
-        alive = [b for b in self.brokers.values() if self._serves(b) and b.id not in avoided]
+        alive = [b for b in self.serving if b.id not in avoided]
         others = [b for b in self.brokers.values() if b not in alive and b.id not in avoided]
         ranked = []
         for group in (alive, others):
@@ -339,8 +331,10 @@ class Gateway:
             ranked += self.attachment.rank(client_id, candidates, preferred=preferred)
         return [self.brokers[id] for id in ranked]
 
-    def _serves(self, broker: Broker) -> bool:
-        return broker.up and self.guides.state(broker.id) == "up"
+    @property
+    def serving(self) -> list[Broker]:
+        """The brokers that take clients now."""
+        return [b for b in self.brokers.values() if b.up and self.guides.state(b.id) == "up"]
 
     # -- events of brokers ------------------------------------------------------------------------
 
@@ -392,7 +386,7 @@ class Gateway:
     def _drain(self, id: BrokerId) -> None:
         """Move all clients away from a broker, a few at a time."""
         broker = self.brokers.get(id)
-        others = any(self._serves(b) for b in self.brokers.values() if b is not broker)
+        others = any(other is not broker for other in self.serving)
         if broker is None or not broker.up or id in self._moving or not others:
             return
         self._moving.add(id)
@@ -419,10 +413,6 @@ class Gateway:
     def _on_death(self, broker: BrokerId) -> None:
         self._catch_up.on_death()
         self._unsafe.on_death(broker)
-
-    def _seeks_broker(self, client_id: str) -> bool:
-        client = self.clients.get(client_id)
-        return client is not None and client.session.state in (State.AWAY, State.JOINING)
 
 
 def _refusal(connect: wire.Connect, reason: Reason, text: str) -> MalformedError:

@@ -69,6 +69,11 @@ class GatewayContext(Protocol):
     counters: GatewayCounters
     journal: Journal
     brokers: dict[BrokerId, Broker]
+    clients: dict[str, "ProxiedClient"]
+
+    @property
+    def serving(self) -> list[Broker]:
+        """The brokers that take clients now."""
 
     @property
     def every(self) -> list["ProxiedClient"]:

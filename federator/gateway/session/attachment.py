@@ -68,12 +68,6 @@ class Attachment:
         order = dict.fromkeys([*first, *(candidate.id for candidate in ranked)])
         return [id for id in order if id in ids]
 
-    def home(self, client_id: str, brokers: Iterable[BrokerId]) -> BrokerId:
-        """The client's broker if all ``brokers`` serve, under the policy ``assigned``."""
-        ids = sorted(brokers)
-        assigned = [home for home in self._assigned(client_id) if home in ids]
-        return assigned[0] if assigned else max(ids, key=lambda id: _score(client_id, id))
-
     def _assigned(self, client_id: str) -> list[BrokerId]:
         for pattern, broker in self._assignments:
             if fnmatchcase(client_id, pattern):

@@ -2,11 +2,11 @@
 
 3.1.1 and 5, clean and persistent sessions, 20 messages a second each, QoS 1. No client sees a
 disconnect, nothing that a publisher had acknowledged is lost, and traffic flows again soon.
-(``test_gateway_kill`` kills them one by one.)
 """
 
 import asyncio
 import contextlib
+import logging
 from itertools import pairwise
 
 import aiomqtt
@@ -14,9 +14,11 @@ import pytest
 
 from federator.protocol.messages import json_codec, operators, topics
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
+from lab.grid.running import RunningGrid
+from lab.grid.topology import Grid
 from tests.real.gateway.clients import V5, V311, GatewayClient, heard
-from tests.real.plain_agents import Plain, eventually, linked
-from tests.real.polling import DEADLINE_S, until_none
+from tests.real.plain_agents import QUICK, Plain, eventually, linked
+from tests.real.polling import DEADLINE_S, until, until_none
 
 CLIENTS = 50
 RATE_HZ = 20
@@ -25,6 +27,8 @@ SILENCE_S_MAX = 5.0  # measured: 0.2 to 0.6 s
 FLOW_S = 3.0
 STANDSTILL_S = 1.5
 """Longer than a SUBACK waits for the federation."""
+
+ELECTED_WITHIN_S = 60.0
 
 
 def heard_by(index):
@@ -78,8 +82,11 @@ async def federation(tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def traffic(gateway):
-    """The clients while they publish, and from which number on each is judged."""
+async def traffic(gateway, *, from_first=False):
+    """The clients while they publish.
+
+    Each number counts when all are heard, or ``from_first``: whose SUBACK came is known everywhere.
+    """
     stop = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
         clients = await fifty(gateway.port, stack)
@@ -88,6 +95,8 @@ async def traffic(gateway):
             for index, client in enumerate(clients)
         ]
         since = await heard(listening(clients))
+        if from_first:
+            since = dict.fromkeys(since, 0)
         await asyncio.sleep(1.0)  # traffic to be hurt
         yield clients
         await asyncio.sleep(FLOW_S)
@@ -99,9 +108,16 @@ async def traffic(gateway):
 
 def assert_no_silence(clients, since_s):
     """Everybody heard something again soon."""
-    for client in clients:
-        came_s = [s for s in client.at_s if s > since_s - 1]
-        assert max(b - a for a, b in pairwise(came_s)) < SILENCE_S_MAX
+    came_s = [[s for s in client.at_s if s > since_s - 1] for client in clients]
+    gaps_s = sorted(max(b - a for a, b in pairwise(each)) for each in came_s)
+    logging.getLogger(__name__).info(
+        "%d acknowledged, %d twice; longest silence of a client: median %.2f s, worst %.2f s",
+        sum(len(client.acknowledged) for client in clients),
+        twice(clients),
+        gaps_s[len(gaps_s) // 2],
+        gaps_s[-1],
+    )
+    assert gaps_s[-1] < SILENCE_S_MAX
 
 
 def twice(clients):
@@ -164,3 +180,55 @@ async def test_agents_that_stand_still_during_the_moves_of_a_drain_cost_nothing(
         for agent in agents:
             agent.resume()
         await left(gateway, 2)
+
+
+@contextlib.asynccontextmanager
+async def grid_of(folder, rows, columns):
+    """A grid of brokers and agents, with links to their neighbours only, and a gateway."""
+    grid = Grid(rows, columns, first_id=1)
+    async with RunningGrid(grid, folder, link_delay_ms=0, broker_options=QUICK) as running:
+        urls = {here: broker.url for here, broker in running.brokers.items()}
+        async with GatewayProcess(folder / "gateway", GatewayConfig("g", urls)) as gateway:
+            yield running, gateway
+
+
+async def assert_moved(gateway, *, at_most):
+    moves = [row["moves"] for row in (await gateway.clients()).values()]
+    assert 0 < max(moves) <= at_most
+
+
+async def test_a_broker_of_a_grid_dies_and_no_client_notices(tmp_path):
+    async with grid_of(tmp_path, 2, 2) as (grid, gateway):
+        async with traffic(gateway, from_first=True) as clients:
+            killed_s = asyncio.get_running_loop().time()
+            grid.brokers[grid.grid.ids[1]].kill9()
+            await asyncio.sleep(FLOW_S)
+            await assert_moved(gateway, at_most=1)
+
+        assert_no_silence(clients, killed_s)
+
+
+async def controller_but(gateway, deposed):
+    """The controller, once it is none of those."""
+
+    async def other():
+        controller = (await gateway.status())["controller"]
+        return [controller] if controller not in (None, *deposed) else None
+
+    return (await until(other, f"a controller but {deposed}", deadline_s=ELECTED_WITHIN_S))[0]
+
+
+@pytest.mark.full
+async def test_the_controllers_own_broker_dies_twice_in_a_row(tmp_path):
+    async with grid_of(tmp_path, 2, 3) as (grid, gateway):
+        async with traffic(gateway, from_first=True) as clients:
+            deposed = []
+            for _ in range(2):
+                deposed.append(await controller_but(gateway, deposed))
+                killed_s = asyncio.get_running_loop().time()
+                grid.brokers[deposed[-1]].kill9()
+                await asyncio.sleep(FLOW_S)
+                assert_no_silence(clients, killed_s)
+            await assert_moved(gateway, at_most=2)
+
+        assert len(set(deposed)) == 2

@@ -9,7 +9,7 @@ import contextlib
 
 import pytest
 
-from tests.real.gateway.clients import V5, GatewayClient, grow, heard
+from tests.real.gateway.clients import V5, GatewayClient, flowing, grow, heard
 from tests.real.polling import until_none
 
 RATE_HZ = 400
@@ -100,3 +100,15 @@ async def test_a_publisher_at_the_gateway_repeats_no_more_than_was_not_in_custod
         await settled()
 
         assert len(twice(reader)) <= TWICE_MAX
+
+
+async def test_at_qos_2_what_a_publisher_at_the_gateway_publishes_comes_once(stage):
+    gateway = await stage.gateway(assign=("one*=1", "three*=3"))
+    subscriber = GatewayClient(gateway.port, "one", version=V5, subscribes=("a/#",), qos=2)
+    publisher = GatewayClient(gateway.port, "three")
+    async with flowing(subscriber, {publisher: "a/b"}, rate_hz=50, qos=2) as settled:
+        stage.brokers[1].kill9()
+        await grow(subscriber.came, by=100)
+
+        await settled()
+        assert set(subscriber.came.values()) == {1}

@@ -1,7 +1,6 @@
 """Sessions, wills, keep-alive and takeover of client ids behave as on one broker."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import ssl
@@ -16,37 +15,8 @@ from federator.gateway.wire import Reason
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.processes.ports import free_ports
 from tests.real.gateway.clients import V5, V311, GatewayClient
+from tests.real.gateway.raw import Raw, connect
 from tests.real.polling import until
-
-
-class Raw:
-    """A client that says what it is told, byte by byte."""
-
-    writer = None
-
-    async def open(self, port, connect, **options):
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port, **options)
-        self._splitter = wire.Splitter(limit=2**20, firsts=wire.FROM_SERVER)
-        self._ready = []
-        self.writer.write(wire.write_connect(connect))
-        return await self.packet()
-
-    async def close(self):
-        if self.writer is not None:
-            self.writer.transport.abort()
-            with contextlib.suppress(OSError):
-                await self.writer.wait_closed()
-
-    async def packet(self):
-        """The next packet; ``None`` when the gateway closed."""
-        async with asyncio.timeout(20):
-            while not self._ready:
-                data = await self.reader.read(4096)
-                if not data:
-                    return None
-                block, packets = self._splitter.feed(data)
-                self._ready += [block[packet[1] : packet[3]] for packet in packets]
-        return self._ready.pop(0)
 
 
 @pytest.fixture
@@ -61,11 +31,6 @@ async def raw():
     yield make
     for each in made:
         await each.close()
-
-
-def connect(version, client_id="raw", **options):
-    options.setdefault("keep_alive", 60)
-    return wire.Connect(version, client_id, options.pop("clean", True), **options)
 
 
 async def attached(gateway, client_id, *brokers):
