@@ -117,8 +117,8 @@ class Gateway:
         self._unsafe = UnsafePublications(self)
         catch_up = self._catch_up = CatchUp(self, first=self.epoch << 16, start=tasks.create_task)
         # Bound methods: brokers and clients call the owner of each task directly.
-        self.fetch_missed, self.on_fetched = catch_up.ask, catch_up.on_fetched
-        self.on_recall, self.on_recalled = catch_up.on_recall, catch_up.on_recalled
+        self.fetch_missed, self.on_found = catch_up.ask, catch_up.on_found
+        self.on_recall = catch_up.on_recall
         self.ask_settled, self.on_settled = self._settlings.ask, self._settlings.on_answer
         self.ask_until_known = self._settlings.ask_until_known
         self.acknowledged, self.on_taken = self._unsafe.acknowledged, self.journal.on_taken

@@ -134,13 +134,21 @@ class CatchUp:
             self._watches = True
             self._start(self._watch(Millis(now_ms - BEFORE_MS)), name="missed through a death")
 
-    def on_fetched(self, broker: BrokerId, answer: Fetched) -> None:
-        """Take a part of an agent's answer."""
-        self._take(broker, answer)
-
-    def on_recalled(self, answer: Recalled) -> None:
-        """Take another gateway's answer."""
-        self._take(None, answer)
+    def on_found(self, broker: BrokerId | None, answer: Fetched | Recalled) -> None:
+        """Take a part of an answer: of the agent of ``broker``, or of another gateway."""
+        question = self._questions.get(answer.number)
+        if question is None or question.broker != broker:
+            return
+        room = FOUND_BYTES_MAX - sum(other.bytes for other in self._questions.values())
+        for packet in answer.packets:
+            publication = read_publication(packet, question.lost_ms)
+            if publication is None:
+                self._context.counters.malformed += 1
+            elif question.bytes + len(packet) <= ANSWER_BYTES_MAX and len(packet) <= room:
+                question.found.append(publication)
+                question.bytes += len(packet)
+                room -= len(packet)
+        self._give_soon(question)
 
     def on_recall(self, recall: Recall, broker: Broker) -> None:
         """Answer another gateway's question what our clients published."""
@@ -212,21 +220,6 @@ class CatchUp:
         for client in question.clients if question.broker is not None else ():
             if client.lost_ms is not None and client.lost_ms <= question.lost_ms:
                 client.lost_ms = None
-
-    def _take(self, broker: BrokerId | None, answer: Fetched | Recalled) -> None:
-        question = self._questions.get(answer.number)
-        if question is None or question.broker != broker:
-            return
-        room = FOUND_BYTES_MAX - sum(other.bytes for other in self._questions.values())
-        for packet in answer.packets:
-            publication = read_publication(packet, question.lost_ms)
-            if publication is None:
-                self._context.counters.malformed += 1
-            elif question.bytes + len(packet) <= ANSWER_BYTES_MAX and len(packet) <= room:
-                question.found.append(publication)
-                question.bytes += len(packet)
-                room -= len(packet)
-        self._give_soon(question)
 
     def _give_soon(self, question: _Question) -> None:
         if not question.giving:

@@ -103,9 +103,9 @@ async def test_clients_that_move_together_share_a_question_and_each_is_given_all
     assert (fetch.gateway, fetch.number, fetch.filters) == ("gate", 101, ("a/#", "b"))
     assert fetch.oldest_ms >= module.BEFORE_MS
 
-    catch_up.on_fetched(BROKER, Fetched(101, (packet(b"1"),)))
+    catch_up.on_found(BROKER, Fetched(101, (packet(b"1"),)))
     await until(lambda: all(client.given for client in clients), "it is given")
-    catch_up.on_fetched(BROKER, Fetched(101, (packet(b"2"),)))
+    catch_up.on_found(BROKER, Fetched(101, (packet(b"2"),)))
     await until(lambda: all(len(client.given) == 2 for client in clients), "more is given")
 
     for client in clients:
@@ -119,7 +119,7 @@ async def test_who_published_it_here_is_known(catch_up, broker, journal):
     catch_up.ask(client)
     await until(lambda: broker.asked, "the agent is asked")
 
-    catch_up.on_fetched(BROKER, Fetched(101, (packet(b"1"), packet(b"2"))))
+    catch_up.on_found(BROKER, Fetched(101, (packet(b"1"), packet(b"2"))))
     await until(lambda: client.given, "it is given")
 
     assert client.given == [[(b"1", "c"), (b"2", "")]]
@@ -130,9 +130,9 @@ async def test_answers_to_nobody_or_from_elsewhere_are_nothing(catch_up, broker)
     catch_up.ask(client)
     await until(lambda: broker.asked, "the agent is asked")
 
-    catch_up.on_fetched(BROKER + 1, Fetched(101, (packet(b"1"),)))
-    catch_up.on_fetched(BROKER, Fetched(100, (packet(b"1"),)))
-    catch_up.on_fetched(BROKER, Fetched(101, (*NO_PUBLICATIONS, packet(b"2"))))
+    catch_up.on_found(BROKER + 1, Fetched(101, (packet(b"1"),)))
+    catch_up.on_found(BROKER, Fetched(100, (packet(b"1"),)))
+    catch_up.on_found(BROKER, Fetched(101, (*NO_PUBLICATIONS, packet(b"2"))))
     await until(lambda: client.given, "it is given")
 
     assert client.given == [[(b"2", "")]]
@@ -183,7 +183,7 @@ async def test_after_a_death_all_clients_get_what_clients_of_any_gateway_publish
     assert (recall.gateway, recall.number, recall.filters) == ("gate", 101, ("a/#",))
     assert recall.oldest_ms - recall.newest_ms == module.ROUND_MS
     await until(lambda: client.given, "ours is given")
-    catch_up.on_recalled(Recalled("other", 101, (packet(b"theirs"),)))
+    catch_up.on_found(None, Recalled("other", 101, (packet(b"theirs"),)))
     await until(lambda: len(client.given) == 2, "theirs is given, too")
 
     assert client.given == [[(b"ours", "c")], [(b"ours", "c"), (b"theirs", "")]]

@@ -1,9 +1,11 @@
-"""A client of a gateway, its session, and brokers that die: what each of them sees."""
+"""A client of a gateway whose brokers die, and what guides say of brokers: what each sees."""
 
 from pathlib import Path
 
 from federator.gateway import wire
+from federator.gateway.session.guide_book import GuideBook
 from federator.gateway.wire import Reason
+from federator.protocol.messages.guide import Guide, GuideBroker, Takeover
 from tests.gateway.world import World
 from tests.transcripts import play, scenes
 
@@ -113,3 +115,49 @@ class Stage:
 @scenes(Path(__file__).with_name("session.txt"))
 def test_a_client_keeps_its_session_while_brokers_come_and_go(path, number):
     play(path, number, Stage())
+
+
+class Guides:
+    """What a gateway makes of the guides at its brokers; each command prints what is new.
+
+    ``guide HERE TERM.NUMBER BROKER...``: a broker is up, ``3-`` gone, ``3~`` draining; ``3>4,5``
+    are its substitutes, and ``3=5`` says that 5 has stepped in for it.
+    """
+
+    def __init__(self):
+        self.book = GuideBook()
+        self.before = []
+
+    def do(self, command, *words):
+        if command == "forget":
+            self.book.forget(int(words[0]))
+        else:
+            self._guide(*words)
+        seen = [
+            f"{state} {id}" for state in ("gone", "draining") for id in self.book.in_state(state)
+        ]
+        seen += [f"for {id}: {subs}" for id in range(9) if (subs := self.book.substitutes(id))]
+        new = [line for line in seen if line not in self.before]
+        ended = [f"not {line}" for line in self.before if line not in seen and "for" not in line]
+        self.before = seen
+        return new + ended
+
+    def _guide(self, here, age, *words):
+        term, number = map(int, age.split("."))
+        brokers, takeovers = [], []
+        for word in words:
+            id, substitutes = int(word[0]), word.partition(">")[2]
+            if "=" in word:
+                takeovers.append(Takeover(id, int(word[2:]), 1, 1))
+                continue
+            state = {"-": "gone", "~": "draining"}.get(word[1:], "up")
+            listed = tuple(map(int, substitutes.split(","))) if substitutes else ()
+            brokers.append(GuideBroker(id, state=state, substitutes=listed))
+        self.book.learn(
+            Guide(1, "fed", int(here), 1, term, number, tuple(brokers), tuple(takeovers))
+        )
+
+
+@scenes(Path(__file__).with_name("guides.txt"))
+def test_guides_of_several_brokers_are_one_book(path, number):
+    play(path, number, Guides())

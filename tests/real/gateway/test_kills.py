@@ -16,9 +16,9 @@ from federator.protocol.messages import json_codec, operators, topics
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
-from tests.real.gateway.clients import V5, V311, GatewayClient, heard
+from tests.real.gateway.clients import V5, V311, GatewayClient, flowing
 from tests.real.plain_agents import QUICK, Plain, eventually, linked
-from tests.real.polling import DEADLINE_S, until, until_none
+from tests.real.polling import until
 
 CLIENTS = 50
 RATE_HZ = 20
@@ -36,34 +36,22 @@ def heard_by(index):
     return (index + 1) % CLIENTS, (index + 7) % CLIENTS
 
 
-async def fifty(port, stack):
-    """The clients, connected and subscribed."""
-    clients = []
-    for index in range(CLIENTS):
-        client = GatewayClient(
+def fifty(port):
+    return [
+        GatewayClient(
             port,
             f"c{index}",
             version=V5 if index % 2 else V311,
             persistent=index % 4 < 2,
             subscribes=tuple(f"t/{other}" for other in heard_by(index)),
         )
-        clients.append(await stack.enter_async_context(client))
-    return clients
+        for index in range(CLIENTS)
+    ]
 
 
 def listening(clients):
     """Each client and one it listens to."""
     return [(client, clients[n]) for index, client in enumerate(clients) for n in heard_by(index)]
-
-
-def lost(clients, since):
-    """What a subscriber did not get of what a publisher had acknowledged."""
-    return [
-        (client.client_id, payload)
-        for client, other in listening(clients)
-        for payload in other.acknowledged[since[other.client_id] :]
-        if payload not in client.came
-    ]
 
 
 @pytest.fixture
@@ -82,28 +70,14 @@ async def federation(tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def traffic(gateway, *, from_first=False):
-    """The clients while they publish.
-
-    Each number counts when all are heard, or ``from_first``: whose SUBACK came is known everywhere.
-    """
-    stop = asyncio.Event()
-    async with contextlib.AsyncExitStack() as stack:
-        clients = await fifty(gateway.port, stack)
-        flows = [
-            asyncio.create_task(client.publish(f"t/{index}", rate_hz=RATE_HZ, stop=stop))
-            for index, client in enumerate(clients)
-        ]
-        since = await heard(listening(clients))
-        if from_first:
-            since = dict.fromkeys(since, 0)
-        await asyncio.sleep(1.0)  # traffic to be hurt
+async def traffic(gateway, **options):
+    """The clients while they publish; at its end nothing acknowledged is lost."""
+    clients = fifty(gateway.port)
+    topics = {client: f"t/{index}" for index, client in enumerate(clients)}
+    async with flowing(listening(clients), topics, rate_hz=RATE_HZ, **options) as settled:
         yield clients
         await asyncio.sleep(FLOW_S)
-        stop.set()
-        await asyncio.gather(*flows)
-        await until_none(lambda: lost(clients, since), "of what is acknowledged", poll_s=0.5)
-        assert [client.client_id for client in clients if client.error] == []
+        await settled()
 
 
 def assert_no_silence(clients, since_s):
@@ -149,10 +123,11 @@ async def at(gateway, broker):
 
 async def left(gateway, broker, *, at_most=0):
     """Wait until hardly anybody is there."""
-    end_s = asyncio.get_running_loop().time() + DEADLINE_S
-    while await at(gateway, broker) > at_most:
-        assert asyncio.get_running_loop().time() < end_s, await gateway.clients()
-        await asyncio.sleep(0.02)
+
+    async def few():
+        return await at(gateway, broker) <= at_most
+
+    await until(few, "clients are moved")
 
 
 async def test_a_broker_is_drained_and_nobody_notices_or_misses_anything(federation):

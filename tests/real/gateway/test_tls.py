@@ -71,7 +71,7 @@ async def test_a_client_moves_between_brokers_that_are_reached_so(
     async with gateway:
         subscriber = GatewayClient(gateway.port, "one", version=version, subscribes=("a/#",))
         publisher = GatewayClient(gateway.port, "two", version=version)
-        async with flowing(subscriber, {publisher: "a/b"}, rate_hz=100) as settled:
+        async with flowing([(subscriber, publisher)], {publisher: "a/b"}, rate_hz=100) as settled:
             brokers[1].kill9()
             await grow(subscriber.came, by=50)
 

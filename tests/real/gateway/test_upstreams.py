@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import random
+from itertools import product
 
 import aiomqtt
 import pytest
@@ -189,7 +190,8 @@ async def test_whichever_of_the_two_is_killed_its_clients_notice_and_miss_nothin
         GatewayClient(gateway.port, "p2"),
     )
     topics = {one: "edge/1", other: "a/b"}
-    async with flowing(subscriber, topics, rate_hz=100, first=150) as settled:
+    pairs = product([subscriber], topics)
+    async with flowing(pairs, topics, rate_hz=100, first=150) as settled:
         assert set(subscriber.came.values()) == {1}, "once, though both brokers carry them"
 
         brokers[killed].kill9()
@@ -208,9 +210,10 @@ async def test_at_qos_2_nothing_is_lost_and_what_the_living_broker_owns_comes_on
     brokers, gateway = federated
     port = gateway.port
     subscriber = GatewayClient(port, "s", version=PAHO_V5, subscribes=("#",), qos=2)
-    one, other = GatewayClient(port, "p1"), GatewayClient(port, "p2")
+    one, other = (GatewayClient(port, name, qos=2) for name in ("p1", "p2"))
     topics = {one: "edge/1", other: "a/b"}
-    async with flowing(subscriber, topics, rate_hz=25, qos=2, first=25) as settled:
+    pairs = product([subscriber], topics)
+    async with flowing(pairs, topics, rate_hz=25, first=25) as settled:
         brokers[EDGE].kill9()
         await grow(one.acknowledged, other.acknowledged, by=25)
 
