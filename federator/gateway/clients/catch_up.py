@@ -54,11 +54,13 @@ OPEN_S: Final = 9.0
 
 PATIENCE_MS: Final = 4_500
 """How long what clients of gateways published may take to arrive by itself; sent earlier, it would
-often arrive twice."""
+often arrive twice. At most ``PATIENCE`` of ``failover.recent_ms``, for which they are kept."""
+PATIENCE: Final = 0.45
 
 ROUND_MS: Final = 3_000
-"""Publications of so long a time are compared together. With ``PATIENCE_MS`` that is less than they
-are kept, ``failover.recent_ms``."""
+"""Publications of so long a time are compared together; at most ``ROUND`` of ``recent_ms``."""
+ROUND: Final = 0.3
+ROUND_MS_MIN: Final = 500
 
 WATCH_MS: Final = 16_000
 """How long after a death the journals are compared: agents find other routes in half a second,
@@ -114,6 +116,9 @@ class CatchUp:
         self._questions: dict[int, _Question] = {}
         self._gathered: dict[BrokerId, dict[ProxiedClient, None]] = {}
         self._answered: Recent[tuple[str, int], None] = Recent(ANSWERED_MAX)
+        recent_ms = context.settings.failover.recent_ms
+        self._patience_ms = min(PATIENCE_MS, PATIENCE * recent_ms)
+        self._round_ms = max(ROUND_MS_MIN, min(ROUND_MS, ROUND * recent_ms))
         self._watches = False
         self._watch_until_ms = Millis(0)
 
@@ -187,8 +192,8 @@ class CatchUp:
     async def _watch(self, from_ms: Millis) -> None:
         """Compare what clients of gateways published, each part of the time once."""
         while from_ms < self._watch_until_ms:
-            to_ms = Millis(from_ms + ROUND_MS)
-            await asyncio.sleep(max(0, to_ms + PATIENCE_MS - monotonic_ms()) / 1_000)
+            to_ms = Millis(from_ms + int(self._round_ms))
+            await asyncio.sleep(max(0, to_ms + self._patience_ms - monotonic_ms()) / 1_000)
             self._ask_gateways(from_ms, to_ms)
             from_ms = Millis(to_ms + 1)
         self._watches = False
