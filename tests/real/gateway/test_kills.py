@@ -24,6 +24,9 @@ CLIENTS = 50
 RATE_HZ = 20
 BROKERS = (1, 2, 3, 4)
 SILENCE_S_MAX = 5.0  # measured: 0.2 to 0.6 s
+GRID_SILENCE_S_MAX = 7.5
+"""In a grid, where more processes share the machine; 2 s are promised."""
+
 FLOW_S = 3.0
 STANDSTILL_S = 1.5
 """Longer than a SUBACK waits for the federation."""
@@ -80,7 +83,7 @@ async def traffic(gateway, **options):
         await settled()
 
 
-def assert_no_silence(clients, since_s):
+def assert_no_silence(clients, since_s, *, at_most_s=SILENCE_S_MAX):
     """Everybody heard something again soon."""
     came_s = [[s for s in client.at_s if s > since_s - 1] for client in clients]
     gaps_s = sorted(max(b - a for a, b in pairwise(each)) for each in came_s)
@@ -91,7 +94,7 @@ def assert_no_silence(clients, since_s):
         gaps_s[len(gaps_s) // 2],
         gaps_s[-1],
     )
-    assert gaps_s[-1] < SILENCE_S_MAX
+    assert gaps_s[-1] < at_most_s
 
 
 def twice(clients):
@@ -180,7 +183,7 @@ async def test_a_broker_of_a_grid_dies_and_no_client_notices(tmp_path):
             await asyncio.sleep(FLOW_S)
             await assert_moved(gateway, at_most=1)
 
-        assert_no_silence(clients, killed_s)
+        assert_no_silence(clients, killed_s, at_most_s=GRID_SILENCE_S_MAX)
 
 
 async def controller_but(gateway, deposed):
@@ -205,4 +208,4 @@ async def test_the_controllers_own_broker_dies_twice_in_a_row(tmp_path):
             await assert_moved(gateway, at_most=2)
 
         assert len(set(deposed)) == 2
-        assert_no_silence(clients, killed_s)
+        assert_no_silence(clients, killed_s, at_most_s=GRID_SILENCE_S_MAX)
