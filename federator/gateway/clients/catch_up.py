@@ -57,9 +57,9 @@ PATIENCE_MS: Final = 4_500
 often arrive twice. At most ``PATIENCE`` of ``failover.recent_ms``, for which they are kept."""
 PATIENCE: Final = 0.45
 
-ROUND_MS: Final = 3_000
+ROUND_MS: Final = 2_000
 """Publications of so long a time are compared together; at most ``ROUND`` of ``recent_ms``."""
-ROUND: Final = 0.3
+ROUND: Final = 0.2
 ROUND_MS_MIN: Final = 500
 
 WATCH_MS: Final = 16_000
