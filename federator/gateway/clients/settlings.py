@@ -44,14 +44,17 @@ class Settlings:
         on_end: Callable[[bool], None],
         *,
         within_s: float,
+        patient: bool = False,
     ) -> None:
         """Ask the agent of the client's broker whether ``filters`` are known.
 
-        ``on_end`` is called with its answer; with no if none comes in time, or can be expected.
+        ``on_end`` is called with its answer; with no if none comes in time, or at once if none can
+        be expected, unless we are ``patient``.
         """
         self._number += 1
         broker = client.broker
-        if broker is None or not broker.ask_settled(self._number, filters):
+        expected = broker is not None and broker.ask_settled(self._number, filters)
+        if not (expected or patient):
             within_s = 0.0
         end = asyncio.get_running_loop().call_later(within_s, self._end, self._number, False)
         self._questions[self._number] = _Question(client, on_end, end)
@@ -73,7 +76,8 @@ class Settlings:
 
         def ask() -> None:
             if client.moving:
-                self.ask(client, filters, on_answer, within_s=max(0.0, end_s - loop.time()))
+                left_s = max(0.0, end_s - loop.time())
+                self.ask(client, filters, on_answer, within_s=left_s, patient=True)
 
         def on_answer(known: bool) -> None:
             if known or loop.time() >= end_s:
