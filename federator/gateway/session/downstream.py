@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from federator.gateway import wire
+from federator.gateway.session.held_subacks import HeldSubacks
 from federator.gateway.session.orders import AskSettled
-from federator.gateway.session.suback_order import HeldSubacks
 from federator.gateway.session.upstream import PACKET_ID_MAX, PASS, SWALLOW
 from federator.gateway.wire.kinds import V5, Kind, MalformedError, Reason, Version
 

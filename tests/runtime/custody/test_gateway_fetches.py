@@ -63,7 +63,8 @@ class Agent:
         return [[packet[-1:] for packet in page.packets] for page in pages]
 
 
-async def test_what_others_made_and_what_we_made_is_told_under_the_questions_number():
+async def test_what_others_made_and_what_we_made_is_told_under_the_questions_number(monkeypatch):
+    monkeypatch.setattr(gateway_fetches, "PAGE_DELAY_S", 0.3)  # one page, on a busy machine, too
     agent = Agent(own=[frame(1, publication("a", b"1"))])
     agent.asked(Fetch("gate", 9, ("a", "home/#"), 500))
 
