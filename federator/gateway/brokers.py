@@ -78,17 +78,16 @@ class BrokerObserver(Protocol):
     def on_taken(self, broker: BrokerId, mark: int) -> None:
         """Take the answer to ``Broker.send_mark``: the agent has custody up to ``mark``."""
 
-    def on_fetched(self, broker: BrokerId, answer: gateways.Fetched) -> None:
-        """Take a part of the answer to ``Broker.ask_agent``."""
+    def on_found(
+        self, broker: BrokerId | None, answer: gateways.Fetched | gateways.Recalled
+    ) -> None:
+        """Take a part of the answer to ``Broker.ask_agent``; of no broker, to ``ask_others``."""
 
     def on_claim(self, claim: gateways.Claim) -> None:
         """Take another gateway's claim to a client; it arrives by several brokers."""
 
     def on_recall(self, recall: gateways.Recall, broker: "Broker") -> None:
         """Take a gateway's question what our clients published; several brokers deliver it."""
-
-    def on_recalled(self, answer: gateways.Recalled) -> None:
-        """Take another gateway's answer to ``Broker.ask_others``."""
 
     def on_broker_up(self, broker: BrokerId) -> None:
         """Note that our connection to ``broker`` is up."""
@@ -229,13 +228,13 @@ class Broker(LinkObserver):
             if self.may_recall and (
                 recalled := self._of_gateway(gateways.Recalled, topic, payload)
             ):
-                self._observer.on_recalled(recalled)
+                self._observer.on_found(None, recalled)
         elif self._is_agents(topic, payload):
             if topic == topics.taken_topic(self._federation, self._gateway):
                 self.has_agent = True
                 self._observer.on_taken(self.id, decode(gateways.Taken, payload).number)
             elif topic == topics.fetched_topic(self._federation, self._gateway):
-                self._observer.on_fetched(self.id, decode(gateways.Fetched, payload))
+                self._observer.on_found(self.id, decode(gateways.Fetched, payload))
             else:
                 self._unanswered = 0
                 settled = decode(gateways.Settled, payload)

@@ -16,9 +16,8 @@ import structlog
 from federator.config.gateway import GatewaySettings
 from federator.gateway import wire
 from federator.gateway.brokers import PROBE_POLL_S, PROBE_POLLS, Broker, SessionCleanup
-from federator.gateway.clients.fetches import Fetches
+from federator.gateway.clients.catch_up import CatchUp
 from federator.gateway.clients.listener import ConnectingClient, Listener
-from federator.gateway.clients.loss_reconciler import LossReconciler
 from federator.gateway.clients.multi_broker_client import Upstreams
 from federator.gateway.clients.ports import End, Port
 from federator.gateway.clients.proxied_client import ProxiedClient
@@ -28,7 +27,6 @@ from federator.gateway.metrics import GatewayCounters
 from federator.gateway.session.attachment import Attachment, Candidate, Claims
 from federator.gateway.session.guide_book import GuideBook
 from federator.gateway.session.journal import Journal
-from federator.gateway.session.orders import State
 from federator.gateway.session.recent_deliveries import Allowance, RecentDeliveries
 from federator.gateway.session.reports import Reports
 from federator.gateway.session.session import ClientSession
@@ -115,39 +113,14 @@ class Gateway:
         self._reports = Reports(settings.name, self.epoch)
         self._cleanup = SessionCleanup(tasks)
         self._claims = Claims(settings.name, self.epoch << 16)
-        self._settlings = Settlings(
-            settle_s=failover.settle_ms / 1000,
-            recent_s=failover.recent_ms / 1000,
-            counters=self.counters,
-            first=self.epoch << 16,
-        )
-        self._unsafe = UnsafePublications(
-            self.journal,
-            self.brokers,
-            self.counters,
-            mark_s=failover.custody_mark_ms / 1000,
-            seeks_broker=self._seeks_broker,
-            serving=lambda: [broker for broker in self.brokers.values() if self._serves(broker)],
-        )
-        self._reconciler = LossReconciler(
-            self,
-            name=settings.name,
-            first=self.epoch << 16,
-            start=tasks.create_task,
-            at_rest=lambda: self._settlings.at_rest,
-        )
+        self._settlings = Settlings(first=self.epoch << 16)
+        self._unsafe = UnsafePublications(self)
+        catch_up = self._catch_up = CatchUp(self, first=self.epoch << 16, start=tasks.create_task)
         # Bound methods: brokers and clients call the owner of each task directly.
-        self._fetches = Fetches(
-            settings.name,
-            self.brokers,
-            self.journal,
-            self.counters,
-            first=self.epoch << 16,
-            start=tasks.create_task,
-        )
-        self.fetch_missed, self.on_fetched = self._fetches.ask, self._fetches.on_fetched
-        self.on_recall, self.on_recalled = self._reconciler.on_recall, self._reconciler.on_recalled
+        self.fetch_missed, self.on_found = catch_up.ask, catch_up.on_found
+        self.on_recall = catch_up.on_recall
         self.ask_settled, self.on_settled = self._settlings.ask, self._settlings.on_answer
+        self.ask_until_known = self._settlings.ask_until_known
         self.acknowledged, self.on_taken = self._unsafe.acknowledged, self.journal.on_taken
         self._moving: set[BrokerId] = set()
         self._called_ms: dict[BrokerId, Millis] = {}  # when their clients last subscribed again
@@ -345,9 +318,9 @@ class Gateway:
         if home is None and client.broker is not None:
             home = client.broker.id
         if home is None and self.attachment.policy == "assigned":
-            home = self.attachment.home(client_id, self.brokers)
+            home = self.attachment.rank(client_id, [Candidate(id) for id in self.brokers])[0]
         preferred = (home, *self.guides.substitutes(home)) if home is not None else ()
-        alive = [b for b in self.brokers.values() if self._serves(b) and b.id not in avoided]
+        alive = [b for b in self.serving if b.id not in avoided]
         others = [b for b in self.brokers.values() if b not in alive and b.id not in avoided]
         ranked = []
         for group in (alive, others):
@@ -358,8 +331,10 @@ class Gateway:
             ranked += self.attachment.rank(client_id, candidates, preferred=preferred)
         return [self.brokers[id] for id in ranked]
 
-    def _serves(self, broker: Broker) -> bool:
-        return broker.up and self.guides.state(broker.id) == "up"
+    @property
+    def serving(self) -> list[Broker]:
+        """The brokers that take clients now."""
+        return [b for b in self.brokers.values() if b.up and self.guides.state(b.id) == "up"]
 
     # -- events of brokers ------------------------------------------------------------------------
 
@@ -411,7 +386,7 @@ class Gateway:
     def _drain(self, id: BrokerId) -> None:
         """Move all clients away from a broker, a few at a time."""
         broker = self.brokers.get(id)
-        others = any(self._serves(b) for b in self.brokers.values() if b is not broker)
+        others = any(other is not broker for other in self.serving)
         if broker is None or not broker.up or id in self._moving or not others:
             return
         self._moving.add(id)
@@ -436,12 +411,8 @@ class Gateway:
         return self._unsafe.take(client)
 
     def _on_death(self, broker: BrokerId) -> None:
-        self._reconciler.on_death(broker)
+        self._catch_up.on_death()
         self._unsafe.on_death(broker)
-
-    def _seeks_broker(self, client_id: str) -> bool:
-        client = self.clients.get(client_id)
-        return client is not None and client.session.state in (State.AWAY, State.JOINING)
 
 
 def _refusal(connect: wire.Connect, reason: Reason, text: str) -> MalformedError:

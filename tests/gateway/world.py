@@ -14,7 +14,6 @@ from federator.gateway.session.orders import (
     Dismiss,
     FindBroker,
     Heal,
-    HealRest,
     LeaveBroker,
     State,
 )
@@ -333,7 +332,7 @@ class World:
             case Heal():
                 self.session.heal(self.missed(), self.now_ms)
                 self.flush()
-            case HealRest() | Dismiss() | LeaveBroker():
+            case Dismiss() | LeaveBroker():
                 pass
 
     def missed(self):

@@ -20,6 +20,7 @@ from federator.gateway.split.delivery_ids import Delivery
 from federator.gateway.split.session import SUFFIX, SplitSession
 from federator.gateway.split.topic_owners import TopicOwners
 from federator.gateway.wire.kinds import MalformedError, Packet, Reason
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.types import BrokerId
 from federator.runtime.process.antechamber import Place
 from federator.runtime.process.clocks import monotonic_ms
@@ -282,7 +283,7 @@ class Upstreams:
         self._owners = TopicOwners([upstream.filters for upstream in upstreams])
         self.legs = self._owners.legs
         self._context = context
-        self._unreleased: dict[str, dict[Delivery, int]] = {}
+        self._unreleased: Recent[str, dict[Delivery, int]] = Recent(DEPARTED_MAX)
 
     @property
     def assignments(self) -> list[tuple[str, BrokerId]]:
@@ -306,6 +307,4 @@ class Upstreams:
     def _remember(self, connect: wire.Connect, split: SplitSession) -> None:
         unreleased = split.unreleased
         if unreleased and connect.session_expiry_s > 0:
-            self._unreleased[connect.client_id] = unreleased
-            if len(self._unreleased) > DEPARTED_MAX:
-                del self._unreleased[next(iter(self._unreleased))]
+            self._unreleased.put(connect.client_id, unreleased)

@@ -20,10 +20,11 @@ from federator.gateway.clients.draining_connection import DrainingConnection
 from federator.gateway.clients.ports import PACKETS_AT_ONCE, End, Port
 from federator.gateway.metrics import GatewayCounters
 from federator.gateway.session import orders
-from federator.gateway.session.healing import EARLY_MS, missed, missed_before
+from federator.gateway.session.healing import missed, missed_before
 from federator.gateway.session.journal import Journal, Publication
 from federator.gateway.session.orders import State
 from federator.gateway.session.session import ClientSession
+from federator.gateway.session.subscriptions import plain
 from federator.gateway.wire.kinds import MalformedError, Packet, Reason
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.antechamber import Place
@@ -32,7 +33,7 @@ from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 HEAL_GRACE_S: Final = 0.03
 """Wait for what is under way when a subscription is made: it need not be sent twice."""
 
-REST_S: Final = 1.0
+REST_MS: Final = 1_000
 """What was published before a subscription was known may still arrive, from a broker's queue."""
 
 UNMUTE_S: Final = 2.0
@@ -41,6 +42,9 @@ UNMUTE_S: Final = 2.0
 UNRELEASED_MAX: Final = 20
 """QoS 2 publications of the largest size that may wait for their PUBREL, beyond the buffer; as many
 as Mosquitto takes of any size."""
+
+MOVE_SETTLES_WITHIN: Final = 0.5
+"""Part of the time for which publications are remembered; the rest is for sending missed ones."""
 
 QUIET_S: Final = 2.0
 """How long a client to be moved, and its broker, may take to acknowledge what is open."""
@@ -65,6 +69,11 @@ class GatewayContext(Protocol):
     counters: GatewayCounters
     journal: Journal
     brokers: dict[BrokerId, Broker]
+    clients: dict[str, "ProxiedClient"]
+
+    @property
+    def serving(self) -> list[Broker]:
+        """The brokers that take clients now."""
 
     @property
     def every(self) -> list["ProxiedClient"]:
@@ -85,9 +94,24 @@ class GatewayContext(Protocol):
         """Keep the packets that ``broker`` acknowledged, as noted in the client's session."""
 
     def ask_settled(
-        self, client: "ProxiedClient", token: int, filters: tuple[str, ...], *, client_waits: bool
+        self,
+        client: "ProxiedClient",
+        filters: tuple[str, ...],
+        on_end: Callable[[bool], None],
+        *,
+        within_s: float,
     ) -> None:
-        """Call ``client.on_settled(token)`` when ``filters`` are known, or at a time limit."""
+        """Call ``on_end`` with whether the federation knows ``filters``, or at a time limit."""
+
+    def ask_until_known(
+        self,
+        client: "ProxiedClient",
+        filters: tuple[str, ...],
+        on_end: Callable[[], None],
+        *,
+        within_s: float,
+    ) -> None:
+        """Call ``on_end`` when the federation knows ``filters`` of a client that is moving."""
 
     def fetch_missed(self, client: "ProxiedClient") -> None:
         """Ask the agent of the client's new broker for what the client may have missed."""
@@ -129,6 +153,8 @@ class ProxiedClient:
         failover, clients = context.settings.failover, context.settings.clients
         self._context = context
         self._attempt_s = failover.attempt_ms / 1000
+        self._settle_s = failover.settle_ms / 1000
+        self._move_s = max(self._settle_s, failover.recent_ms / 1000 * MOVE_SETTLES_WITHIN)
         self._room = clients.buffer_bytes_max
         self._unseen_topics = failover.heal == "all"
         self._unreleased_max = self._room + UNRELEASED_MAX * clients.packet_bytes_max
@@ -218,10 +244,6 @@ class ProxiedClient:
             self._broker_port.block("client", not room)
         elif port is self._broker_port:
             self._client_port.block("broker", not room)
-
-    def on_settled(self, token: int) -> None:
-        self.session.on_settled(token)
-        self.flush()
 
     def subscribe_again(self) -> int:
         """Repeat the client's subscriptions, so that the broker logs them; return how many."""
@@ -350,14 +372,12 @@ class ProxiedClient:
                 self._end(with_will=with_will)
             case orders.FindBroker(refused):
                 self._find(refused=refused)
-            case orders.AskSettled(token, filters, client_waits):
-                self._context.ask_settled(self, token, filters, client_waits=client_waits)
+            case orders.AskSettled(token, filters):
+                on_end = partial(self._on_settled, token)
+                self._context.ask_settled(self, filters, on_end, within_s=self._settle_s)
             case orders.Heal():
                 self._context.fetch_missed(self)
                 asyncio.get_running_loop().call_later(HEAL_GRACE_S, self._heal)
-            case orders.HealRest():
-                loop, until_ms = asyncio.get_running_loop(), monotonic_ms()
-                loop.call_later(REST_S, self._heal_rest, self.moves, until_ms)
             case _:
                 assert_never(order)
 
@@ -387,52 +407,58 @@ class ProxiedClient:
         session.heal(given, monotonic_ms())
         self._context.counters.healed += len(given)
         asyncio.get_running_loop().call_later(UNMUTE_S, self._unmute)
-        if not session.subscriptions.granted:
+        if self._draining is not None and session.subscriptions.granted:
+            filters = plain(session.subscriptions.granted)
+            on_end = partial(self._on_move_known, self.moves)
+            self._context.ask_until_known(self, filters, on_end, within_s=self._move_s)
+        else:
             self._end_draining()
         self.flush()
 
-    def _heal_rest(self, move: int, until_ms: Millis) -> None:
-        """Send what was published before the new broker's subscriptions were known everywhere.
+    def _on_move_known(self, move: int) -> None:
+        asyncio.get_running_loop().call_later(REST_MS / 1_000, self._heal_rest, move)
+
+    def _heal_rest(self, move: int) -> None:
+        """Send what was published during a planned move, and close the old connection.
 
         This happens late: a publication may also arrive by itself, and must not arrive twice.
         """
-        session = self.session
-        if session.state is not State.LIVE or move != self.moves:
+        if self._draining is None or move != self.moves or self.session.state is not State.LIVE:
             return
-        drained = self._draining.take(monotonic_ms()) if self._draining is not None else ()
-        qos = (1, 2) if self._draining is not None else (1,)
-        self.give_missed(Millis(session.restored_ms + 1), until_ms, qos=qos, drained=drained)
+        since_ms, now_ms = Millis(self.session.restored_ms + 1), monotonic_ms()
+        ours = self._context.journal.between(since_ms, Millis(now_ms - REST_MS))
+        self.give_missed(ours, since_ms=since_ms, drained=self._draining.take(now_ms))
         self._end_draining()
 
     def give_missed(
         self,
-        from_ms: Millis,
-        to_ms: Millis,
+        publications: Iterable[Publication],
         *,
-        qos: Sequence[int],
-        drained: Sequence[bytes] = (),
-        others: Sequence[Publication] = (),
+        since_ms: Millis,
+        drained: Iterable[bytes] = (),
     ) -> None:
-        """Send the client publications of this time, at ``qos``, that no broker delivered to it.
+        """Send the client those ``publications``, made since then, that it did not receive.
 
-        Args:
-            drained: What its old broker delivered since.
-            others: What clients of other gateways published then.
+        ``drained`` is what its old broker delivered.
         """
         session = self.session
         if session.state is State.LIVE and session.subscriptions.granted:
-            journal = self._context.journal.between(from_ms, to_ms)
-            ours = (publication for publication in journal if publication.qos in qos)
             given = missed(
                 session,
-                [*ours, *others],
+                publications,
                 drained=drained,
                 unseen_topics=self._unseen_topics,
-                since_ms=Millis(from_ms - EARLY_MS),
+                since_ms=since_ms,
             )
             session.give(given, monotonic_ms())
             self._context.counters.healed += len(given)
             self.flush()
+
+    def _on_settled(self, token: int, known: bool) -> None:
+        self._context.counters.settled += known
+        self._context.counters.unsettled += not known
+        self.session.on_settled(token)
+        self.flush()
 
     def _end_draining(self) -> None:
         if self._draining is not None:

@@ -8,15 +8,15 @@ Source: docs/gateway.md, "What a PUBACK is worth".
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import structlog
 
 from federator.gateway.brokers import Broker
-from federator.gateway.clients.proxied_client import ProxiedClient
-from federator.gateway.metrics import GatewayCounters
-from federator.gateway.session.journal import Journal, Publication
+from federator.gateway.clients.proxied_client import GatewayContext, ProxiedClient
+from federator.gateway.session.journal import Publication
+from federator.gateway.session.orders import State
 from federator.gateway.wire import only, publish_id
 from federator.protocol.types import BrokerId
 from federator.runtime.process.clocks import monotonic_ms
@@ -31,30 +31,13 @@ _log = structlog.get_logger()
 
 
 class UnsafePublications:
-    """Publications that only one broker is known to have, of the clients of one gateway.
+    """Publications that only one broker is known to have, of the clients of one gateway."""
 
-    Args:
-        mark_s: Least time between two marks to one broker.
-        seeks_broker: Whether the client with this id is connected and has no broker just now.
-        serving: The brokers that take clients now.
-    """
-
-    def __init__(
-        self,
-        journal: Journal,
-        brokers: Mapping[BrokerId, Broker],
-        counters: GatewayCounters,
-        *,
-        mark_s: float,
-        seeks_broker: Callable[[str], bool],
-        serving: Callable[[], Sequence[Broker]],
-    ) -> None:
-        self._journal = journal
-        self._brokers = brokers
-        self._counters = counters
-        self._mark_s = mark_s
-        self._seeks_broker = seeks_broker
-        self._serving = serving
+    def __init__(self, context: GatewayContext) -> None:
+        self._context = context
+        self._journal = context.journal
+        self._counters = context.counters
+        self._mark_s = context.settings.failover.custody_mark_ms / 1000
         self._orphans: dict[str, list[Publication]] = {}  # from dead brokers, by client
         self._marking: dict[BrokerId, asyncio.Handle] = {}
 
@@ -105,7 +88,7 @@ class UnsafePublications:
             self._send_mark(broker, anew=True)
 
     def _send_mark(self, id: BrokerId, *, anew: bool) -> None:
-        broker = self._brokers[id]
+        broker = self._context.brokers[id]
         number = self._journal.mark(id, anew=anew) if broker.up else None
         if number is not None:
             broker.send_mark(number)
@@ -118,9 +101,14 @@ class UnsafePublications:
             if client_id not in seeking:
                 publications = self._orphans.pop(client_id)
                 self._counters.republished += len(publications)
-                _republish(publications, self._serving())
+                _republish(publications, self._context.serving)
         if seeking:
             asyncio.get_running_loop().call_later(ORPHANS_S, self._publish_orphans)
+
+    def _seeks_broker(self, client_id: str) -> bool:
+        """Whether the client with this id is connected and has no broker just now."""
+        client = self._context.clients.get(client_id)
+        return client is not None and client.session.state in (State.AWAY, State.JOINING)
 
 
 def _republish(publications: Iterable[Publication], brokers: Sequence[Broker]) -> None:

@@ -21,6 +21,7 @@ from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import Final, Literal
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.messages.gateways import Claim
 from federator.protocol.types import BrokerId
 
@@ -67,12 +68,6 @@ class Attachment:
         order = dict.fromkeys([*first, *(candidate.id for candidate in ranked)])
         return [id for id in order if id in ids]
 
-    def home(self, client_id: str, brokers: Iterable[BrokerId]) -> BrokerId:
-        """The client's broker if all ``brokers`` serve, under the policy ``assigned``."""
-        ids = sorted(brokers)
-        assigned = [home for home in self._assigned(client_id) if home in ids]
-        return assigned[0] if assigned else max(ids, key=lambda id: _score(client_id, id))
-
     def _assigned(self, client_id: str) -> list[BrokerId]:
         for pattern, broker in self._assignments:
             if fnmatchcase(client_id, pattern):
@@ -95,8 +90,8 @@ class Claims:
     def __init__(self, name: str, first: int) -> None:
         self._name = name
         self._number = first
-        self._homes: dict[str, BrokerId] = {}
-        self._seen_claims: dict[tuple[str, int], None] = {}
+        self._homes: Recent[str, BrokerId] = Recent(HOMES_MAX)
+        self._seen_claims: Recent[tuple[str, int], None] = Recent(HEARD_MAX)
 
     def of(self, client: str, broker: BrokerId, *, came: bool, lasts: bool) -> Claim:
         """Make our own claim to ``client``, attached to ``broker``."""
@@ -109,9 +104,7 @@ class Claims:
         name = claim.gateway, claim.number
         if claim.gateway == self._name or name in self._seen_claims:
             return False
-        self._seen_claims[name] = None
-        if len(self._seen_claims) > HEARD_MAX:
-            del self._seen_claims[next(iter(self._seen_claims))]
+        self._seen_claims.put(name, None)
         self._remember(claim.client, claim.broker, lasts=claim.lasts)
         return True
 
@@ -120,11 +113,10 @@ class Claims:
         return self._homes.get(client)
 
     def _remember(self, client: str, broker: BrokerId, *, lasts: bool) -> None:
-        self._homes.pop(client, None)
         if lasts:
-            self._homes[client] = broker
-            if len(self._homes) > HOMES_MAX:
-                del self._homes[next(iter(self._homes))]
+            self._homes.put(client, broker)
+        else:
+            self._homes.pop(client, None)
 
 
 def _score(client_id: str, broker: BrokerId) -> int:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from federator.gateway import wire
-from federator.gateway.session.suback_order import SubackOrder
+from federator.gateway.session.held_subacks import HeldSubacks
+from federator.gateway.session.orders import AskSettled
 from federator.gateway.session.upstream import PACKET_ID_MAX, PASS, SWALLOW
 from federator.gateway.wire.kinds import V5, Kind, MalformedError, Reason, Version
 
@@ -47,7 +48,7 @@ class Downstream:
     _held: list[bytes] | None = None
     # the broker's id and the packet
     _waiting: list[tuple[int, bytes]] = field(default_factory=list)
-    _order: SubackOrder = field(default_factory=SubackOrder)
+    _subacks: HeldSubacks = field(default_factory=HeldSubacks)
     _mutes: bool = False
     _muted: set[int] = field(default_factory=set)  # QoS 2: retained values not forwarded
     _next: int = PACKET_ID_MAX
@@ -79,14 +80,18 @@ class Downstream:
         self._mutes = self.version != V5
         self.plain = self.plain and not self._mutes
 
-    def wait_for(self, token: int, filters: Iterable[str]) -> None:
-        """Hold deliveries on ``filters``, together with their SUBACK, until ``go_on(token)``."""
-        self._order.wait_for(token, filters)
+    def hold_suback(self, suback: bytes, filters: Iterable[str]) -> AskSettled:
+        """Hold ``suback``, and deliveries on its ``filters``, until ``release_suback``."""
+        asked = self._subacks.hold(suback, filters)
         self._settle()
+        return asked
 
-    def go_on(self, token: int) -> None:
-        """Release the deliveries held by ``wait_for``: the SUBACK has been sent."""
-        self._deliver_all(self._order.take(token))
+    def release_suback(self, token: int) -> None:
+        """Send the SUBACK that is held for ``token``, and the deliveries behind it."""
+        suback = self._subacks.release(token)
+        if suback is not None:
+            self.to_client.append(suback)
+            self._deliver_all(self._subacks.take(token))
 
     def unmute(self) -> None:
         """Let retained values pass again: the client itself subscribes, or ours have arrived."""
@@ -104,7 +109,7 @@ class Downstream:
         self._names.clear()
         self._muted.clear()
         waiting = (packet for _, packet in self._waiting)
-        given = [*waiting, *self._order.take_all(), *(self._held or ())]
+        given = [*waiting, *self._subacks.take_all(), *(self._held or ())]
         self._waiting = [(OURS, packet) for packet in given]
         self._held = None
         self.hold()
@@ -116,9 +121,9 @@ class Downstream:
             self._mute(packet)
         elif self._held is not None:
             self._held.append(packet)
-        elif self._order and self._order.keeps(wire.topic_of(packet), packet):
-            if self._order.full:
-                self._deliver_all(self._order.take_all())
+        elif self._subacks and self._subacks.keeps(wire.topic_of(packet), packet):
+            if self._subacks.full:
+                self._deliver_all(self._subacks.take_all())
         else:
             packet_id = (
                 wire.publish_id(packet, wire.only(packet))[0] if packet[0] & wire.QOS else OURS
@@ -239,5 +244,5 @@ class Downstream:
 
     def _settle(self) -> None:
         """Let deliveries pass unchanged again once all ids are the broker's own."""
-        waits = self._waiting or self._held is not None or self._mutes or self._order
+        waits = self._waiting or self._held is not None or self._mutes or self._subacks
         self.plain = not (self._foreign or waits)

@@ -24,24 +24,24 @@ class GuideBook:
         self._guides: dict[BrokerId, Guide] = {}
         self.newest: Guide | None = None
         self._brokers: dict[BrokerId, GuideBroker] = {}
-        self._takeovers: dict[BrokerId, BrokerId] = {}
         self._states: dict[BrokerId, State] = {}
 
-    def learn(self, guide: Guide) -> bool:
-        """Learn the guide of a broker; return whether the newest guide changed."""
+    def learn(self, guide: Guide) -> None:
+        """Learn the guide of a broker."""
         self._guides[guide.broker] = guide
-        return self._choose()
+        self._combine()
 
     def forget(self, broker: BrokerId) -> None:
-        """Drop the guide of a broker out of reach: it is out of date."""
+        """Drop the guide of a broker out of reach: it is out of date, but better than none."""
         if self._guides.pop(broker, None) is not None and self._guides:
-            self._choose()
+            self._combine()
 
     def substitutes(self, broker: BrokerId) -> tuple[BrokerId, ...]:
         """The substitutes of ``broker``, best first: the one that took over, then the plan."""
-        taken = self._takeovers.get(broker)
+        takeovers = self.newest.takeovers if self.newest is not None else ()
+        taken = [order.substitute for order in takeovers if order.broker == broker]
         would = self._brokers.get(broker, _NOBODY).substitutes
-        return tuple(dict.fromkeys((*([taken] if taken is not None else []), *would)))
+        return tuple(dict.fromkeys((*taken, *would)))
 
     def state(self, broker: BrokerId) -> State:
         """Whether ``broker`` is up, draining or gone; up if no guide mentions it."""
@@ -55,15 +55,11 @@ class GuideBook:
         """The brokers in ``state``, ascending."""
         return tuple(sorted(id for id, s in self._states.items() if s == state))
 
-    def _choose(self) -> bool:
-        newest = max(self._guides.values(), key=_age)
-        self._states = _states(sorted(self._guides.values(), key=_age))
-        if newest == self.newest:
-            return False
-        self.newest = newest
-        self._brokers = {entry.id: entry for entry in newest.brokers}
-        self._takeovers = {entry.broker: entry.substitute for entry in newest.takeovers}
-        return True
+    def _combine(self) -> None:
+        guides = sorted(self._guides.values(), key=_age)
+        self._states = _states(guides)
+        self.newest = guides[-1]
+        self._brokers = {entry.id: entry for entry in self.newest.brokers}
 
 
 def _age(guide: Guide) -> tuple[int, int, int]:

@@ -51,12 +51,13 @@ def missed(
 
     Args:
         session: The client's session, with its subscriptions at the new broker.
-        publications: Recent publications through this gateway, oldest first.
+        publications: Recent publications, oldest first.
         drained: What the old broker delivered after the client left it.
         unseen_topics: Also send on topics on which the client never received anything.
-        since_ms: Earlier deliveries to the client are not compared.
+        since_ms: When the first of ``publications`` was acknowledged, at the earliest: deliveries
+            long before then are not compared.
     """
-    got = contents(session.recent.since(since_ms), session.version)
+    got = contents(session.recent.since(Millis(since_ms - EARLY_MS)), session.version)
     subscribed = _WantedFilters(session)
     missing: list[bytes] = []
     left = got.copy()  # drained publications are in the journal, too

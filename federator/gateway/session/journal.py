@@ -58,7 +58,7 @@ class Publication:
         )
 
 
-def told(packet: bytes, acked_ms: Millis) -> Publication | None:
+def read_publication(packet: bytes, acked_ms: Millis) -> Publication | None:
     """Parse a publication reported by others; ``None`` if no client can have published it."""
     try:
         whole, packets = wire.Splitter(firsts=wire.FROM_CLIENT).feed(packet)
@@ -111,12 +111,10 @@ class _Custody:
     """What the agent of one broker has in custody.
 
     Attributes:
-        answered: The number of the last mark that the agent answered.
         waiting: Batches that only this broker has, each with the mark that will cover it.
     """
 
     next_mark: int
-    answered: int = 0
     waiting: deque[tuple[int, _Batch]] = field(default_factory=deque)
 
 
@@ -197,11 +195,9 @@ class Journal:
     def on_taken(self, broker: BrokerId, mark: int) -> None:
         """Note that the agent of ``broker`` has custody of all that ``mark`` covers."""
         custody = self._custody[broker]
-        if mark >= custody.next_mark:
-            return
-        custody.answered = max(custody.answered, mark)
-        while custody.waiting and custody.waiting[0][0] <= custody.answered:
-            custody.waiting.popleft()
+        if mark < custody.next_mark:
+            while custody.waiting and custody.waiting[0][0] <= mark:
+                custody.waiting.popleft()
 
     def unsafe(self, broker: BrokerId) -> int:
         """How many publications are only known to be at ``broker``."""

@@ -45,11 +45,13 @@ class FindBroker:
 
 @dataclass(frozen=True, slots=True)
 class AskSettled:
-    """Call ``on_settled(token)`` once the federation knows ``filters``, or after a time limit."""
+    """Call ``on_settled(token)`` once the federation knows ``filters``, or after a time limit.
+
+    The client's SUBACK is held meanwhile.
+    """
 
     token: int
     filters: tuple[str, ...]
-    client_waits: bool  # the client's SUBACK is held meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,4 @@ class Heal:
     """Call ``heal`` with missed publications: the new broker has the subscriptions."""
 
 
-@dataclass(frozen=True, slots=True)
-class HealRest:
-    """Call ``give`` a little later with the rest: the subscriptions are known everywhere."""
-
-
-Order = Dismiss | LeaveBroker | FindBroker | AskSettled | Heal | HealRest
+Order = Dismiss | LeaveBroker | FindBroker | AskSettled | Heal

@@ -33,7 +33,7 @@ from federator.gateway.session.handshake import (
 )
 from federator.gateway.session.orders import State
 from federator.gateway.session.recent_deliveries import RecentDeliveries
-from federator.gateway.session.subscriptions import HeldSubacks, Subscriptions, receive_max
+from federator.gateway.session.subscriptions import Subscriptions, receive_max
 from federator.gateway.session.topic_aliases import TopicAliases
 from federator.gateway.session.upstream import PASS, SWALLOW, Backlog, Upstream
 from federator.gateway.wire.kinds import TOLD, Kind, MalformedError, Packet, Reason
@@ -92,7 +92,6 @@ class ClientSession:
         self.recent = recent or RecentDeliveries()
         self._packet_bytes_max = packet_bytes_max
         self._settles = settles
-        self._subacks = HeldSubacks()
         self._pings = 0
         self._kept: tuple[bytes, ...] = ()
 
@@ -420,28 +419,19 @@ class ClientSession:
             return SWALLOW
         if not filters or not self._settles:
             return PASS
-        asked = self._subacks.hold(block[packet[1] : packet[3]], filters)
-        self.orders.append(asked)
-        self.down.wait_for(asked.token, asked.filters)
+        self.orders.append(self.down.hold_suback(block[packet[1] : packet[3]], filters))
         return SWALLOW
 
     def _restored(self, now_ms: Millis) -> None:
-        """Heal: the new broker has the subscriptions, but the federation may not know them yet."""
+        """Heal: the new broker has the subscriptions."""
         self.state = State.HEALING
         self.restored_ms = now_ms
         self.orders.append(orders.Heal())
-        self.orders += self._subacks.on_restored(self.subscriptions.granted)
 
     def on_settled(self, token: int) -> None:
         """Go on after ``AskSettled``: its filters are known, or the time limit has passed."""
-        suback = self._subacks.release(token)
-        if self.state is State.GONE or suback is None:
-            return
-        if suback:
-            self.to_client.append(suback)
-            self.down.go_on(token)
-        elif self.attached:
-            self.orders.append(orders.HealRest())
+        if self.state is not State.GONE:
+            self.down.release_suback(token)
 
     def heal(self, missed: Sequence[bytes], now_ms: Millis) -> None:
         """Send the client what it missed, and let deliveries pass."""

@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import Final
 
 from federator.gateway import wire
-from federator.gateway.session.orders import AskSettled
 from federator.gateway.wire.kinds import V5, MalformedError, Reason, Version
 from federator.protocol.filters import without_share
 from federator.protocol.types import Millis
@@ -194,39 +193,7 @@ class Subscriptions:
                 raise MalformedError(text, Reason.QOS_NOT_SUPPORTED)
 
 
-class HeldSubacks:
-    """SUBACKs of one client that wait until the federation knows the filters they grant.
-
-    The token in ``AskSettled`` identifies the SUBACK.
-    """
-
-    __slots__ = ("_restored", "_subacks", "_token")
-
-    def __init__(self) -> None:
-        self._subacks: dict[int, bytes] = {}
-        self._token = 0
-        self._restored = 0  # the token for subscriptions repeated at a new broker
-
-    def hold(self, suback: bytes, filters: Iterable[str]) -> AskSettled:
-        """Hold ``suback`` until the returned order is carried out."""
-        self._token += 1
-        self._subacks[self._token] = suback
-        return AskSettled(self._token, _plain(filters), client_waits=True)
-
-    def on_restored(self, filters: Iterable[str]) -> list[AskSettled]:
-        """Ask about ``filters`` at a new broker; no SUBACK waits for these."""
-        plain = _plain(filters)
-        if not plain:
-            return []
-        self._token = self._restored = self._token + 1
-        return [AskSettled(self._token, plain, client_waits=False)]
-
-    def release(self, token: int) -> bytes | None:
-        """The SUBACK held for ``token``; ``b""`` for ``on_restored``'s token, else ``None``."""
-        return self._subacks.pop(token, b"" if token == self._restored else None)
-
-
-def _plain(filters: Iterable[str]) -> tuple[str, ...]:
+def plain(filters: Iterable[str]) -> tuple[str, ...]:
     """Filters without their ``$share/...`` prefix, each once."""
     return tuple(dict.fromkeys(without_share(filter) for filter in filters))
 

@@ -231,16 +231,18 @@ class Custodian:
 
     def retrieve(
         self, filters: Sequence[str], tell: Callable[[Frame], None], now: Now, *, since_us: int
-    ) -> bool:
-        """Pass to ``tell`` what others made on ``filters``: see ``Destination.retrieve``."""
+    ) -> Iterator[Frame] | None:
+        """Pass to ``tell`` what others made on ``filters``: see ``Destination.retrieve``.
+
+        Returns what our own clients publish until it is read, oldest first; ``None`` if too many
+        retrievals are open.
+        """
         keys = [self.forwarder.key(filter) for filter in filters]
         has_room = self.destination.retrieve(keys, since_us, tell, now)
         self._set_due()
-        return has_room
+        return self._own_since(keys, since_us, now) if has_room else None
 
-    def own_since(self, filters: Sequence[str], now: Now, *, since_us: int) -> Iterator[Frame]:
-        """What our own clients published on ``filters`` since ``since_us``, oldest first."""
-        keys = [self.forwarder.key(filter) for filter in filters]
+    def _own_since(self, keys: Sequence[bytes], since_us: int, now: Now) -> Iterator[Frame]:
         for seq in self.origin.made_since(keys, since_us):
             frame = self.origin.frame_again(seq, now.us)
             if frame is not None and frame.publications:

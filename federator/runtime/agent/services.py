@@ -208,7 +208,6 @@ class Services:
             names_here=data.names_here,
             caught_up=data.marks.caught_up,
             retrieve=data.path.retrieve,
-            own_since=data.path.own_since,
         )
 
     def _make_for_links(self) -> None:

@@ -81,8 +81,9 @@ class GatewayFetches:
     names_here: Callable[[bytes], bytes]  # a run with the names that hold at our broker
     # Waits until everything acknowledged by now is in custody.
     caught_up: Callable[[], Awaitable[None]]
-    retrieve: Callable[[Sequence[str], int, Callable[[Frame], None]], bool]
-    own_since: Callable[[Sequence[str], int], Iterable[Frame]]
+    # Passes on what others published, and returns what our clients did until it is read; ``None``:
+    # too much is being searched for.
+    retrieve: Callable[[Sequence[str], int, Callable[[Frame], None]], Iterable[Frame] | None]
 
     def __post_init__(self) -> None:
         self.topic = fetch_topic(self.federation)
@@ -126,10 +127,11 @@ class GatewayFetches:
         answer = _Answer(asked, signed)
         if not names:
             return
-        if not self.retrieve(names, since_us, lambda frame: self._send(answer, frame)):
+        own = self.retrieve(names, since_us, lambda frame: self._send(answer, frame))
+        if own is None:
             self._refuse()
             return
-        task = asyncio.create_task(self._send_own(answer, names, since_us), name="fetch our own")
+        task = asyncio.create_task(self._send_own(answer, own), name="fetch our own")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -141,10 +143,10 @@ class GatewayFetches:
             for task in self._tasks:
                 task.cancel()
 
-    async def _send_own(self, answer: _Answer, names: Sequence[str], since_us: int) -> None:
+    async def _send_own(self, answer: _Answer, own: Iterable[Frame]) -> None:
         """Send what our own clients published before the question came."""
         await self.caught_up()
-        for number, frame in enumerate(self.own_since(names, since_us), 1):
+        for number, frame in enumerate(own, 1):
             self._send(answer, frame)
             if answer.bytes >= ANSWER_BYTES_MAX:
                 break

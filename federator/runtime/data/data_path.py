@@ -147,15 +147,11 @@ class DataPath:
 
     def retrieve(
         self, filters: Sequence[str], since_us: int, tell: Callable[[Frame], None]
-    ) -> bool:
-        """Pass to ``tell`` what others published on ``filters`` since then; see ``Custodian``."""
-        has_room = self.custody.retrieve(filters, tell, self._now(), since_us=since_us)
+    ) -> Iterator[Frame] | None:
+        """Find what was published on ``filters`` since then; see ``Custodian``."""
+        own = self.custody.retrieve(filters, tell, self._now(), since_us=since_us)
         self._arm()
-        return has_room
-
-    def own_since(self, filters: Sequence[str], since_us: int) -> Iterator[Frame]:
-        """What our own clients published on ``filters`` since then; see ``Custodian``."""
-        return self.custody.own_since(filters, self._now(), since_us=since_us)
+        return own
 
     def on_request(self, request: RepairRequest) -> None:
         """Answer a repair request, or forward it towards its origin."""

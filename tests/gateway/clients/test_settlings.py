@@ -1,15 +1,15 @@
-"""Questions to agents: who waits how long for which answer."""
+"""Questions to agents: which answer ends them, and when they end without one."""
 
 import asyncio
 from types import SimpleNamespace
 
 import pytest
 
+from federator.gateway.clients import settlings as module
 from federator.gateway.clients.settlings import Settlings
-from federator.gateway.metrics import GatewayCounters
 from tests.real.polling import until
 
-SETTLE_S = 0.05
+SOON_S = 0.05
 LONG_S = 600.0
 BROKER = 1
 
@@ -19,113 +19,96 @@ class Client:
 
     def __init__(self, *, expected=True):
         self.asked = []
-        self.told = []
+        self.answers = []
+        self.moving = True
         self.broker = SimpleNamespace(
             id=BROKER, ask_settled=lambda *what: self.asked.append(what) or expected
         )
 
-    def on_settled(self, token):
-        self.told.append(token)
-
 
 @pytest.fixture
-def counters():
-    return GatewayCounters()
+def settlings():
+    return Settlings(first=1_000)
 
 
-@pytest.fixture
-def settlings(counters):
-    return Settlings(settle_s=SETTLE_S, recent_s=LONG_S, counters=counters)
-
-
-async def test_a_client_that_waits_is_told_whatever_the_answer_and_at_last_without_one(
-    settlings, counters
-):
+async def test_an_answer_ends_a_question_and_so_does_its_time_limit(settlings):
     client = Client()
-    for token in (7, 8, 9):
-        settlings.ask(client, token, ("a",), client_waits=True)
-    assert client.asked == [(1, ("a",)), (2, ("a",)), (3, ("a",))]
+    for within_s in (LONG_S, LONG_S, SOON_S):
+        settlings.ask(client, ("a",), client.answers.append, within_s=within_s)
+    assert client.asked == [(number, ("a",)) for number in (1_001, 1_002, 1_003)]
 
-    settlings.on_answer(BROKER, 1, known=True)
-    settlings.on_answer(BROKER, 2, known=False)
-    assert client.told == [7, 8]
+    settlings.on_answer(BROKER, 1_001, known=True)
+    settlings.on_answer(BROKER, 1_001, known=False)
+    settlings.on_answer(BROKER, 1_002, known=False)
+    assert client.answers == [True, False]
 
-    await until(lambda: client.told == [7, 8, 9], "its time is over")
-    assert (counters.settled, counters.unsettled) == (1, 2)
+    await until(lambda: client.answers == [True, False, False], "its time is over")
 
 
-async def test_a_client_does_not_wait_for_an_agent_that_answers_nobody(counters):
-    settlings = Settlings(settle_s=LONG_S, recent_s=LONG_S, counters=counters)
+async def test_an_agent_that_answers_nobody_is_not_waited_for(settlings):
     client = Client(expected=False)
 
-    settlings.ask(client, 7, ("a",), client_waits=True)
+    settlings.ask(client, ("a",), client.answers.append, within_s=LONG_S)
 
-    await until(lambda: client.told == [7], "it is told at once")
-
-
-async def test_for_a_client_that_was_moved_the_agent_is_asked_until_it_says_yes(
-    settlings, counters
-):
-    client = Client(expected=False)
-    settlings.ask(client, 7, ("a",), client_waits=False)
-
-    settlings.on_answer(BROKER, 1, known=False)
-    settlings.on_answer(BROKER, 1, known=False)
-    await until(lambda: len(client.asked) == 2, "it is asked again")
-    settlings.on_answer(BROKER, 1, known=False)
-    await until(lambda: len(client.asked) == 3, "and again")
-    assert client.told == []
-
-    settlings.on_answer(BROKER, 1, known=True)
-    settlings.on_answer(BROKER, 1, known=True)
-    assert client.asked == [(1, ("a",))] * 3
-    assert client.told == [7]
-    assert (counters.settled, counters.unsettled) == (1, 0)
+    await until(lambda: client.answers == [False], "it is said at once")
 
 
-async def test_only_the_agent_at_the_clients_broker_and_of_this_start_answers(counters):
-    settlings = Settlings(settle_s=LONG_S, recent_s=LONG_S, counters=counters, first=1_000)
+async def test_only_the_agent_at_the_clients_broker_and_of_this_start_answers(settlings):
     client = Client()
-    settlings.ask(client, 7, ("a",), client_waits=True)
+    settlings.ask(client, ("a",), client.answers.append, within_s=LONG_S)
 
     settlings.on_answer(BROKER + 1, 1_001, known=True)
     settlings.on_answer(BROKER, 1, known=True)
-    assert client.told == []
+    assert client.answers == []
 
     settlings.on_answer(BROKER, 1_001, known=True)
-    assert client.told == [7]
+    assert client.answers == [True]
 
 
-async def test_half_of_what_is_remembered_is_the_end_of_asking(counters):
-    settlings = Settlings(settle_s=0.0, recent_s=0.2, counters=counters)
-    client = Client()
-
-    settlings.ask(client, 7, ("a",), client_waits=False)
-
-    await until(lambda: client.told == [7], "its time is over")
-    assert counters.unsettled == 1
-
-
-async def test_nobody_is_asked_or_told_for_a_client_that_is_gone(settlings):
+async def test_nothing_is_said_to_a_client_that_is_gone(settlings):
     gone, here = Client(), Client()
-    settlings.ask(gone, 7, ("a",), client_waits=False)
-    settlings.on_answer(BROKER, 1, known=False)
-    settlings.ask(here, 8, ("b",), client_waits=False)
+    for client in (gone, here):
+        settlings.ask(client, ("a",), client.answers.append, within_s=SOON_S)
 
     settlings.forget(gone)
-    settlings.on_answer(BROKER, 1, known=True)
-    settlings.on_answer(BROKER, 2, known=False)
+    settlings.on_answer(BROKER, 1_001, known=True)
 
-    await until(lambda: len(here.asked) == 2, "another one is asked for again, later")
-    assert (len(gone.asked), gone.told) == (1, [])
+    await asyncio.sleep(2 * SOON_S)
+    assert (gone.answers, here.answers) == ([], [False])
 
 
-async def test_answers_come_from_the_loop_and_end_all_that_waits(settlings):
-    client = Client()
-    settlings.ask(client, 7, ("a",), client_waits=False)
-    settlings.on_answer(BROKER, 1, known=False)
-    settlings.on_answer(BROKER, 1, known=True)
+async def test_about_a_client_that_is_moving_the_agent_is_asked_until_it_says_yes(
+    settlings, monkeypatch
+):
+    monkeypatch.setattr(module, "AGAIN_S", SOON_S)
+    client, ends = Client(expected=False), []
+    settlings.ask_until_known(client, ("a",), lambda: ends.append(1), within_s=LONG_S)
+    await asyncio.sleep(3 * SOON_S)
+    assert len(client.asked) == 1, "many may be asked about at once: the answer may be late"
+    for number in (1_001, 1_002):
+        settlings.on_answer(BROKER, number, known=False)
+        await until(lambda n=number: client.asked[-1][0] > n, "it is asked again")
 
-    await asyncio.sleep(2 * SETTLE_S)
+    settlings.on_answer(BROKER, 1_003, known=True)
 
-    assert len(client.asked) == 1, "the answer yes came before it was asked again"
+    await asyncio.sleep(3 * SOON_S)
+    assert len(client.asked) == 3
+    assert ends == [1]
+
+
+@pytest.mark.parametrize("moving", [True, False])
+async def test_it_is_asked_no_longer_when_the_time_or_the_move_is_over(
+    settlings, monkeypatch, moving
+):
+    monkeypatch.setattr(module, "AGAIN_S", SOON_S)
+    client, ends = Client(), []
+    settlings.ask_until_known(client, ("a",), lambda: ends.append(1), within_s=2 * SOON_S)
+    settlings.on_answer(BROKER, 1_001, known=False)
+    client.moving = moving
+
+    await asyncio.sleep(5 * SOON_S)
+    asked = len(client.asked)
+    await asyncio.sleep(3 * SOON_S)
+
+    assert len(client.asked) == asked
+    assert bool(ends) == moving

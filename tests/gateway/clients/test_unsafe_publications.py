@@ -10,6 +10,7 @@ from federator.gateway.clients import unsafe_publications
 from federator.gateway.clients.unsafe_publications import UnsafePublications
 from federator.gateway.metrics import GatewayCounters
 from federator.gateway.session.journal import Journal
+from federator.gateway.session.orders import State
 from tests.real.polling import until
 
 DEAD = 1
@@ -25,24 +26,22 @@ class Stage:
         self.seeking = set(seeking)
         self.counters = GatewayCounters()
         self.journal = Journal(recent_ms=1_000, bytes_max=100_000)
-        link = SimpleNamespace(publish_packet=self._publish)
-        self.unsafe = UnsafePublications(
-            self.journal,
-            {},
-            self.counters,
-            mark_s=1.0,
-            seeks_broker=self._seeks_broker,
-            serving=lambda: [SimpleNamespace(link=link)],
-        )
+        self.settings = SimpleNamespace(failover=SimpleNamespace(custody_mark_ms=1_000))
+        self.brokers = {}
+        self.clients = self
+        self.serving = [SimpleNamespace(link=SimpleNamespace(publish_packet=self._publish))]
+        self.unsafe = UnsafePublications(self)
 
     def acknowledge(self, client_id):
         """The broker that will die acknowledges a publication."""
         packet = wire.write_publish("t", client_id.encode(), version=4, qos=1, packet_id=7)
         self.journal.acknowledged([packet], client=client_id, version=4, broker=DEAD, now_ms=0)
 
-    def _seeks_broker(self, client_id):
+    def get(self, client_id):
+        """The client, which has no broker; ``None`` when it is gone."""
         self.asked += 1
-        return client_id in self.seeking
+        session = SimpleNamespace(state=State.AWAY)
+        return SimpleNamespace(session=session) if client_id in self.seeking else None
 
     def _publish(self, packet, _id_at, _qos):
         self.published.append(wire.read_payload(bytes(packet), wire.V5)[1])

@@ -1,10 +1,8 @@
-"""Which broker a client is attached to, and what guides say about it."""
+"""Which broker a client is attached to."""
 
 from collections import Counter
 
 from federator.gateway.session.attachment import Attachment, Candidate, Claims
-from federator.gateway.session.guide_book import GuideBook
-from federator.protocol.messages.guide import Guide, GuideBroker, Takeover
 
 CLIENTS = [f"client-{number}" for number in range(2_000)]
 
@@ -14,12 +12,14 @@ def candidates(*ids):
 
 
 def test_assigned_clients_are_spread_evenly_and_every_gateway_chooses_alike():
-    homes = Counter(Attachment("assigned").home(client, (1, 2, 3, 4)) for client in CLIENTS)
+    def rank(client, *ids):
+        return Attachment("assigned").rank(client, candidates(*ids))
+
+    homes = Counter(rank(client, 1, 2, 3, 4)[0] for client in CLIENTS)
 
     assert all(400 < count < 600 for count in homes.values())
     for client in CLIENTS[:50]:
-        home = Attachment("assigned").home(client, (4, 3, 2, 1))
-        assert Attachment("assigned").rank(client, candidates(1, 2, 3, 4))[0] == home
+        assert rank(client, 4, 3, 2, 1) == rank(client, 1, 2, 3, 4)
 
 
 def test_when_a_broker_goes_only_its_own_clients_move():
@@ -50,92 +50,6 @@ def test_where_the_session_is_and_who_steps_in_go_before_any_policy():
     ranked = Attachment("nearest").rank("c", candidates(1, 2, 3), preferred=(9, 3, 2))
 
     assert ranked == [3, 2, 1]
-
-
-def guide(broker, *brokers, epoch=1, number=1, takeovers=()):
-    return Guide(1, "fed", broker, 1, epoch, number, brokers, takeovers)
-
-
-def up(*ids):
-    return [GuideBroker(id_) for id_ in ids]
-
-
-def gone(*ids):
-    return [GuideBroker(id_, state="gone") for id_ in ids]
-
-
-def test_the_newest_guide_holds_whoever_keeps_it():
-    book = GuideBook()
-    assert book.learn(guide(1, GuideBroker(3, substitutes=(4,)), number=5))
-
-    assert not book.learn(guide(2, GuideBroker(3, substitutes=(5,)), number=4))
-    assert book.substitutes(3) == (4,)
-    assert book.learn(guide(2, GuideBroker(3, substitutes=(6,)), epoch=2, number=1))
-
-    assert book.substitutes(3) == (6,)
-    assert book.state(8) == "up"
-
-
-def test_in_a_split_each_side_calls_the_other_gone_and_nobody_is():
-    book = GuideBook()
-    for here in (1, 2):
-        book.learn(guide(here, *up(1, 2), *gone(3, 4), epoch=1))
-    for here in (3, 4):
-        book.learn(guide(here, *up(3, 4), *gone(1, 2), epoch=2))
-
-    assert book.in_state("gone") == ()
-
-
-def test_a_broker_that_is_a_side_of_its_own_is_not_gone_either():
-    book = GuideBook()
-    for here in (1, 2):
-        book.learn(guide(here, *up(1, 2), *gone(3)))
-    book.learn(guide(3, *up(3), *gone(1, 2)))
-
-    assert book.in_state("gone") == ()
-
-
-def test_a_broker_whose_agent_died_is_gone_whatever_that_said_last():
-    book = GuideBook()
-    book.learn(guide(3, *up(1, 2, 3), number=9))
-    assert book.in_state("gone") == ()
-
-    for here in (1, 2):
-        book.learn(guide(here, *up(1, 2), *gone(3), number=10))
-
-    assert book.in_state("gone") == (3,)
-    book.learn(guide(1, *up(1, 2, 3), number=11))
-    assert book.state(3) == "up"
-
-
-def test_the_newest_word_tells_whether_a_broker_drains():
-    book = GuideBook()
-    book.learn(guide(1, GuideBroker(3, state="draining"), number=2))
-    book.learn(guide(2, GuideBroker(3), number=1))
-    assert book.in_state("draining") == (3,)
-
-    book.learn(guide(2, GuideBroker(3), number=3))
-
-    assert book.in_state("draining") == ()
-
-
-def test_who_has_stepped_in_comes_before_who_would():
-    book = GuideBook()
-    book.learn(guide(1, GuideBroker(3, substitutes=(4, 5)), takeovers=(Takeover(3, 5, 1, 1),)))
-
-    assert book.substitutes(3) == (5, 4)
-    assert book.substitutes(7) == ()
-
-
-def test_a_guide_out_of_reach_holds_until_there_is_another():
-    book = GuideBook()
-    book.learn(guide(1, GuideBroker(3, substitutes=(4,)), number=9))
-    book.forget(1)
-    assert book.substitutes(3) == (4,)
-
-    book.learn(guide(2, GuideBroker(3, substitutes=(2,)), number=3))
-
-    assert book.substitutes(3) == (2,)
 
 
 def test_a_claim_is_heard_once_however_many_brokers_carry_it():

@@ -3,7 +3,7 @@
 import pytest
 
 from federator.gateway import wire
-from federator.gateway.session import suback_order
+from federator.gateway.session import held_subacks
 from federator.gateway.session.orders import Dismiss, LeaveBroker, State
 from federator.gateway.session.session import ClientSession
 from federator.gateway.session.topic_aliases import ALIASES_MAX
@@ -100,11 +100,11 @@ def test_what_waits_behind_a_suback_is_not_lost_with_its_broker():
 
 def test_no_more_waits_behind_subacks_than_the_bounds_allow():
     ends = Ends()
-    for packet_id in range(1, suback_order.SUBACKS_MAX + 2):
+    for packet_id in range(1, held_subacks.SUBACKS_MAX + 2):
         ends.broker_says(ends.subscribe(f"a/{packet_id}", packet_id))
-    long = ends.publication("a/1", bytes(suback_order.BYTES_MAX), qos=0)
+    long = ends.publication("a/1", bytes(held_subacks.BYTES_MAX), qos=0)
     short = ends.publication("a/1", qos=0)
-    beyond = ends.publication(f"a/{suback_order.SUBACKS_MAX + 1}", qos=0)
+    beyond = ends.publication(f"a/{held_subacks.SUBACKS_MAX + 1}", qos=0)
 
     assert ends.broker_says(beyond) == beyond
     assert ends.broker_says(short) == b""

@@ -17,7 +17,7 @@ from lab.conformance import source, suite
 from lab.conformance.stand_in import MODE, translated
 from lab.grid.processes.children import python
 from lab.grid.processes.ports import free_ports
-from tests.real.gateway.test_like_a_broker import Speaker
+from tests.real.gateway.raw import Raw, connect
 
 LIST = """
 tests = [
@@ -126,8 +126,8 @@ async def test_the_stand_in_serves_on_the_tests_port_and_ends_as_a_broker_does(
         async with asyncio.timeout(60):
             while process.returncode is None:
                 with contextlib.suppress(OSError):
-                    speaker = Speaker(5)
-                    assert not await speaker.connect(("127.0.0.1", port), "c", clean=True)
+                    speaker = Raw()
+                    assert not (await speaker.begin(port, connect(5, "c"))).session_present
                     break
                 await asyncio.sleep(0.05)
         await speaker.leave()

@@ -12,7 +12,7 @@ import aiomqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.real.polling import until
+from tests.real.polling import until, until_none
 
 V311, V5 = aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5
 
@@ -99,13 +99,13 @@ class GatewayClient:
         except aiomqtt.MqttError as error:
             self.error = error
 
-    async def publish(self, topic, *, rate_hz, stop, qos=1):
+    async def publish(self, topic, *, rate_hz, stop):
         """Publish ``<client id>:<number>`` until ``stop`` is set; each waits for nobody."""
         loop, tasks = asyncio.get_running_loop(), set()
         due_s = loop.time()
         while not stop.is_set():
             payload = f"{self.client_id}:{self.published}"
-            task = asyncio.create_task(self._one(topic, payload, qos))
+            task = asyncio.create_task(self._one(topic, payload, self._qos))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
             self.published += 1
@@ -140,30 +140,47 @@ async def heard(pairs):
 
 
 @contextlib.asynccontextmanager
-async def flowing(subscriber, topics, *, rate_hz, qos=1, first=50):
-    """Each client of ``topics`` publishes on its topic; begins when over ``first`` came.
+async def flowing(pairs, topics, *, rate_hz, first=50, from_first=False):
+    """Each writer publishes on its topic; begins when over ``first`` more came to each reader.
+
+    Each number counts when all are heard, or ``from_first``: whose SUBACK came is known everywhere.
+
+    Args:
+        pairs: Readers, each with a writer that it listens to.
+        topics: By writer.
 
     Yields:
-        What stops them, waits until all that brokers acknowledged came, since the subscriber heard
-        everybody, and sees that nobody's connection ended.
+        What stops them, waits until each reader has what brokers acknowledged to its writers, and
+        sees that nobody's connection ended.
     """
-    clients, stop = [subscriber, *topics], asyncio.Event()
+    pairs, stop = list(pairs), asyncio.Event()
+    readers = dict.fromkeys(reader for reader, _ in pairs)
+    clients = [*dict.fromkeys([*readers, *topics])]
     async with contextlib.AsyncExitStack() as stack:
         for client in clients:
             await stack.enter_async_context(client)
         flows = [
-            asyncio.create_task(publisher.publish(topic, rate_hz=rate_hz, stop=stop, qos=qos))
-            for publisher, topic in topics.items()
+            asyncio.create_task(writer.publish(topic, rate_hz=rate_hz, stop=stop))
+            for writer, topic in topics.items()
         ]
-        since = await heard((subscriber, publisher) for publisher in topics)
-        await until(lambda: len(subscriber.came) > first, "publications flow")
+        since = await heard(pairs)
+        await grow(*(reader.came for reader in readers), by=first)
+        if from_first:
+            since = dict.fromkeys(since, 0)
+
+        def missed():
+            return [
+                (reader.client_id, payload)
+                for reader, writer in pairs
+                for payload in writer.acknowledged[since[writer.client_id] :]
+                if payload not in reader.came
+            ]
 
         async def settled():
             stop.set()
             await asyncio.gather(*flows)
-            due = {each for p in topics for each in p.acknowledged[since[p.client_id] :]}
-            await until(lambda: due <= set(subscriber.came), "all of it came")
-            assert [client.error for client in clients] == [None] * len(clients)
+            await until_none(missed, "of what is acknowledged is missed", poll_s=0.5)
+            assert [(c.client_id, c.error) for c in clients if c.error] == []
 
         yield settled
 

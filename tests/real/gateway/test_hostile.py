@@ -9,7 +9,6 @@ import contextlib
 import os
 from dataclasses import dataclass
 
-import aiomqtt
 import pytest
 
 from federator.gateway import wire
@@ -20,13 +19,14 @@ from lab.bench.processor import resident_mb
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.gateway.corpus import reframed, vandalized
 from tests.gateway.wire.test_wire_hostile import LIMIT, read
+from tests.real.flow import Publisher, Subscriber, running
+from tests.real.gateway.clients import GatewayClient
+from tests.real.gateway.raw import ANSWER_WITHIN_S, Raw, connect
 from tests.real.gateway.test_wire import good_packets, wants_nothing
 from tests.real.polling import until
 
 INPUTS = int(os.environ.get("HOSTILE_INPUTS", "600"))
 AT_ONCE = 20
-ANSWER_WITHIN_S = 30.0
-PATIENCE_S = 120.0
 GROWTH_MB_MAX = 60.0
 NOTHING = b""
 ALIASES_OF_MOSQUITTO = 10
@@ -119,28 +119,17 @@ def not_a_connect(stream):
 
 async def talk(gateway, stream, version):
     """What the gateway said: packets, and whether it hung up."""
-    reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
-    splitter = wire.Splitter(limit=1 << 20, firsts=wire.FROM_SERVER)
-    heard = []
+    raw = Raw(version)
     wanted = expected(stream, version)
+    hello = wire.write_connect(connect(version, "", keep_alive=0)) if not_a_connect(stream) else b""
     try:
-        if not_a_connect(stream):
-            writer.write(wire.write_connect(wire.Connect(version, "", clean=True, keep_alive=0)))
-        writer.write(stream)
-        async with asyncio.timeout(ANSWER_WITHIN_S):
-            while wanted.ends or heard.count(wire.PINGRESP) < wanted.pings:
-                data = await reader.read(65_536)
-                if not data:
-                    return heard, True
-                block, packets = splitter.feed(data)
-                heard += [block[start:end] for _, start, _, end in packets]
-        return heard, False
+        await raw.dial(gateway.port, hello + stream)
+        await raw.until(lambda: not wanted.ends and raw.heard.count(wire.PINGRESP) >= wanted.pings)
     except TimeoutError:
-        return [*heard, b"nothing more"], False
-    except ConnectionError:
-        return heard, True
+        raw.heard.append(b"nothing more")
     finally:
-        writer.close()
+        await raw.close()
+    return raw.heard, raw.closed
 
 
 def complaint(stream, version, heard, hung_up):
@@ -153,49 +142,22 @@ def complaint(stream, version, heard, hung_up):
     return None
 
 
-def client(gateway, **options):
-    return aiomqtt.Client(gateway.host, gateway.port, timeout=PATIENCE_S, **options)
-
-
 @contextlib.asynccontextmanager
 async def undisturbed(gateway):
-    """A pair of clients whose every message has to arrive, at QoS 1, on one connection."""
-    sent = 0
-    heard = []
-
-    async def listen(client):
-        async for message in client.messages:
-            number = int(message.payload)
-            heard.append(number)
-
-    async with (
-        client(gateway, protocol=aiomqtt.ProtocolVersion.V5) as ear,
-        client(gateway) as mouth,
-    ):
-        await ear.subscribe("quiet/life", qos=1)
-        listening = asyncio.create_task(listen(ear))
-        stop = asyncio.Event()
-
-        async def speak():
-            nonlocal sent
-            while not stop.is_set():
-                await mouth.publish("quiet/life", str(sent), qos=1)
-                sent += 1
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), 0.02)
-
-        speaking = asyncio.create_task(speak())
-        try:
+    """A pair of clients whose every message has to arrive once, at QoS 1, on one connection."""
+    ear = Subscriber(gateway.port, "quiet/life", client_id="ear", qos=1)
+    mouth = Publisher(gateway.port, "quiet/life", client_id="mouth", qos=1, rate_hz=50)
+    ends = []
+    for each in (ear, mouth):
+        each.on_down = lambda link, reason: ends.append(reason)
+    async with running(ear):
+        await until(lambda: ear.link.subscribed, "subscribed")
+        async with running(mouth):
             yield
-        except BaseException:
-            listening.cancel()
-            speaking.cancel()
-            raise
-        stop.set()
-        await speaking
-        await until(lambda: len(heard) >= sent, "every message arrived")
-        assert heard == list(range(sent))
-        listening.cancel()
+            await mouth.rest()
+            await until(lambda: len(ear.order) >= mouth.sent, "every message arrived")
+            assert ear.order == list(range(mouth.sent))
+            assert ends == []
 
 
 @pytest.mark.parametrize("version", [V311, V5])
@@ -211,10 +173,11 @@ async def test_each_vandal_is_told_why_and_nobody_else_notices(gateway, version)
             if (found := complaint(stream, version, heard, hung_up)) is not None:
                 complaints.append((stream, found))
 
+    hostile = list(streams(version))  # they take long to make, and nobody is pinged meanwhile
     async with undisturbed(gateway):
         before = resident_mb(gateway.pid)
         async with asyncio.TaskGroup() as group:
-            for stream in streams(version):
+            for stream in hostile:
                 group.create_task(one(stream))
         grown = resident_mb(gateway.pid) - before
 
@@ -231,11 +194,12 @@ async def test_one_who_asks_for_much_and_reads_nothing_does_not_fill_the_gateway
     writer.write(wire.write_request(wire.Subscribe(1, (("flood", 0),)), V311))
     before = resident_mb(gateway.pid)
 
-    async with undisturbed(gateway), client(gateway) as flood:
+    flood = GatewayClient(gateway.port, "flood")
+    async with undisturbed(gateway), flood:
         for _ in range(40):  # more bytes in all than the gateway may grow
             for _ in range(1_000):
-                await flood.publish("flood", bytes(LIMIT - 100))
-            await flood.publish("flood", b"done", qos=1)
+                await flood.client.publish("flood", bytes(LIMIT - 100))
+            await flood.client.publish("flood", b"done", qos=1)
         grown = resident_mb(gateway.pid) - before
 
     assert grown < GROWTH_MB_MAX
@@ -247,48 +211,38 @@ async def test_one_whom_brokers_do_not_want_makes_nobody_think_that_they_died(ga
     so do we.
     """
     small = ((Property.MAXIMUM_PACKET_SIZE, 1),)
-    hello = wire.Connect(V5, "tiny", clean=True, keep_alive=0, properties=small)
 
-    async with undisturbed(gateway), asyncio.timeout(ANSWER_WITHIN_S):
+    async with undisturbed(gateway):
         for _ in range(5):
-            reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
-            writer.write(wire.write_connect(hello))
-            assert await reader.read(100) == b""
-            writer.close()
+            raw = Raw()
+            assert await raw.open(gateway.port, connect(V5, "tiny", properties=small)) is None
+            await raw.close()
 
     assert (await gateway.status())["counters"]["republished"] == 0
 
 
 async def test_one_who_publishes_and_never_releases_is_sent_away(gateway):
-    reader, writer = await asyncio.open_connection(gateway.host, gateway.port)
-    writer.write(wire.write_connect(wire.Connect(V5, "hoarder", clean=True, keep_alive=0)))
-    splitter = wire.Splitter(limit=1 << 20, firsts=wire.FROM_SERVER)
-    heard = []
-
-    async def listen():
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(65_536):
-                block, packets = splitter.feed(data)
-                heard.extend(block[start:end] for _, start, _, end in packets)
+    raw = Raw()
+    await raw.open(gateway.port, connect(V5, "hoarder", keep_alive=0))
 
     async with undisturbed(gateway), asyncio.timeout(ANSWER_WITHIN_S), asyncio.TaskGroup() as group:
-        listening = group.create_task(listen())
+        listening = group.create_task(raw.until(lambda: False))
         for packet_id in range(1, 65_536):
             if listening.done():
                 break
             payload = bytes(LIMIT - 100)
-            writer.write(
+            raw.writer.write(
                 wire.write_publish("hoard", payload, version=V5, qos=2, packet_id=packet_id)
             )
             try:
-                await writer.drain()
+                await raw.writer.drain()
             except ConnectionError:
                 break
 
     # Its own flood may have torn the connection before it could read DISCONNECT.
     assert "receive_maximum_exceeded" in gateway.log_tail()
-    assert len(heard) < 2_000
-    writer.close()
+    assert len(raw.heard) < 2_000
+    await raw.close()
 
 
 async def test_many_who_never_finish_their_packet_hold_no_more_than_they_sent(gateway):

@@ -15,10 +15,10 @@ import pytest
 from federator.gateway import wire
 from federator.gateway.wire import V5, V311, Kind, Property
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
+from tests.real.gateway.raw import Raw, connect
 
 DIALOGUES = int(os.environ.get("DIALOGUES", "8"))
 SENTENCES_MAX = 12
-ANSWER_WITHIN_S = 20.0
 QUIET_S = 0.15
 """Nothing that was on its way takes longer; what comes too late shows in the next dialogue."""
 
@@ -64,63 +64,27 @@ def sentence(rng, version):
             return wire.PINGREQ
 
 
-class Speaker:
-    """A client that says what it is told, and writes down what it hears."""
-
-    def __init__(self, version):
-        self.version = version
-        self.heard = []
-        self.closed = False
-        self._splitter = wire.Splitter(limit=1 << 20, firsts=wire.FROM_SERVER)
-
-    async def connect(self, place, name, *, clean):
-        self._reader, self._writer = await asyncio.open_connection(*place)
-        hello = wire.Connect(self.version, name, clean, 0)
-        if self.version == V5 and not clean:
-            properties = ((Property.SESSION_EXPIRY, 100),)
-            hello = wire.Connect(self.version, name, clean, 0, properties=properties)
-        self._writer.write(wire.write_connect(hello))
-        await self._until(lambda: self.heard)
-        answer = self.heard.pop(0)
-        return wire.read_connack(answer, wire.only(answer), self.version).session_present
+class Speaker(Raw):
+    """Says one thing at a time."""
 
     async def say(self, packet):
         """Say it, and ping; returns when the ping was answered and nothing more comes."""
-        self._writer.write(packet + wire.PINGREQ)
+        self.writer.write(packet + wire.PINGREQ)
         before = self.heard.count(wire.PINGRESP)
-        await self._until(lambda: self.heard.count(wire.PINGRESP) > before)
-        await self._until(lambda: False, QUIET_S)
-
-    async def leave(self):
-        if not self.closed:
-            self._writer.write(wire.write_disconnect(0, self.version))
-            await self._until(lambda: self.closed)
-        self._writer.close()
-        with contextlib.suppress(ConnectionError):
-            await self._writer.wait_closed()
-
-    async def _until(self, condition, within_s=ANSWER_WITHIN_S):
-        try:
-            async with asyncio.timeout(within_s):
-                while not self.closed and not condition():
-                    data = await self._reader.read(65_536)
-                    block, packets = self._splitter.feed(data)
-                    self.heard += [block[start:end] for _, start, _, end in packets]
-                    self.closed = not data
-        except TimeoutError:
-            if within_s == ANSWER_WITHIN_S:
-                raise
-        except ConnectionError:
-            self.closed = True
+        await self.until(lambda: self.heard.count(wire.PINGRESP) > before)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(QUIET_S):
+                await self.until(lambda: False)
 
 
-async def dialogue(place, seed, version):
+async def dialogue(port, seed, version):
     """All that is heard: lists of packets, sorted, for the order of answers is nobody's promise."""
     rng = random.Random(seed)
     told = []
     name = f"client-{seed % 3}"
-    speaker = Speaker(version)
-    told.append(await speaker.connect(place, name, clean=rng.random() < 0.5))
+    speaker = Speaker()
+    hello = connect(version, name, clean=rng.random() < 0.5, keep_alive=0)
+    told.append((await speaker.begin(port, hello)).session_present)
     for _ in range(rng.randrange(1, SENTENCES_MAX)):
         await speaker.say(sentence(rng, version))
         if speaker.closed:  # what is said before differs: a gateway has answered the ping
@@ -141,8 +105,8 @@ async def test_a_client_hears_from_a_gateway_what_it_would_hear_from_the_broker(
     async with GatewayProcess(tmp_path / "gateway", config) as gateway:
         for seed in range(DIALOGUES):
             directly, through = await asyncio.gather(
-                dialogue((alone.host, alone.port), seed, version),
-                dialogue((gateway.host, gateway.port), seed, version),
+                dialogue(alone.port, seed, version),
+                dialogue(gateway.port, seed, version),
             )
 
             assert through == directly, f"dialogue {seed}"

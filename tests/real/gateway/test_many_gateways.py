@@ -1,9 +1,8 @@
 """Several gateways, which share nothing but the federation."""
 
-import asyncio
+from itertools import product
 
-from tests.real.gateway.clients import V5, GatewayClient
-from tests.real.polling import until
+from tests.real.gateway.clients import V5, GatewayClient, flowing, grow
 
 
 async def test_what_clients_of_one_gateway_publish_those_of_another_do_not_miss(stage):
@@ -15,17 +14,9 @@ async def test_what_clients_of_one_gateway_publish_those_of_another_do_not_miss(
         for n in range(2)
     ]
     writer = GatewayClient(writes.port, "w", version=V5)
-    stop = asyncio.Event()
-    async with readers[0], readers[1], writer:
-        flow = asyncio.create_task(writer.publish("a/b", rate_hz=300, stop=stop))
-        await until(lambda: all(len(r.came) > 200 for r in readers), "publications flow")
-
+    pairs, topics = product(readers, [writer]), {writer: "a/b"}
+    async with flowing(pairs, topics, rate_hz=300, first=200, from_first=True) as settled:
         stage.brokers[1].kill9()
-        before = len(writer.acknowledged)
-        await until(lambda: len(writer.acknowledged) > before + 500, "it goes on")
+        await grow(writer.acknowledged, by=500)
 
-        stop.set()
-        await flow
-        for reader in readers:
-            await until(lambda r=reader: set(writer.acknowledged) <= set(r.came), "all of it came")
-            assert reader.error is None
+        await settled()

@@ -1,6 +1,5 @@
 """An agent tells a gateway how far it took custody of what its broker acknowledged."""
 
-import aiomqtt
 import pytest
 
 from federator.protocol.messages import gateways, json_codec, topics
@@ -66,17 +65,3 @@ async def test_marks_of_an_agent_that_was_killed_are_answered_by_its_successor(p
         await agent.start()
 
         await until(lambda: asker.taken[-1] == 2, "the answer")
-
-
-async def test_what_is_no_mark_is_answered_by_nobody(pair):
-    brokers, _ = pair
-    port = brokers[0].port
-    async with Asker(port) as asker:
-        async with aiomqtt.Client("127.0.0.1", port) as vandal:
-            await vandal.publish(topics.mark_topic("fed"), b"\xff", qos=1)
-            await vandal.publish(topics.mark_topic("fed"), b'{"gateway":"","number":1}', qos=1)
-            await vandal.publish(topics.mark_topic("fed"), b'{"gateway":"g","number":-1}', qos=1)
-
-        await asker.ask(5)
-
-        await until(lambda: asker.taken == [5], "the answer")

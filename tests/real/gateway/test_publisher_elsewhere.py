@@ -4,13 +4,11 @@ What he was told is safe, is: the gateway has it fetched from custody logs, also
 does not know, and gives it to those who miss it. Counted one by one, with nobody's broker the same.
 """
 
-import asyncio
-import contextlib
+from itertools import product
 
 import pytest
 
-from tests.real.gateway.clients import V5, GatewayClient, grow, heard
-from tests.real.polling import until_none
+from tests.real.gateway.clients import V5, GatewayClient, flowing, grow
 
 RATE_HZ = 400
 TWICE_MAX = 40
@@ -25,35 +23,10 @@ def twice(client):
     return [payload for payload, times in client.came.items() if times > 1]
 
 
-@contextlib.asynccontextmanager
-async def counted(readers, writers):
-    """Each writer publishes at its QoS on the topic that is its name; each reader hears all.
-
-    Yields:
-        What stops them, and waits until everybody has all that was acknowledged.
-    """
-    stop, flows = asyncio.Event(), []
-    async with contextlib.AsyncExitStack() as stack:
-        for client in (*readers, *writers):
-            await stack.enter_async_context(client)
-        for writer, qos in writers.items():
-            flow = writer.publish(f"a/{writer.client_id}", rate_hz=RATE_HZ, stop=stop, qos=qos)
-            flows.append(asyncio.create_task(flow))
-        since = await heard((reader, writer) for reader in readers for writer in writers)
-        await grow(*(reader.came for reader in readers), by=RATE_HZ // 4)
-
-        async def settled():
-            stop.set()
-            await asyncio.gather(*flows)
-            due = {each for w in writers for each in w.acknowledged[since[w.client_id] :]}
-            missed = {reader.client_id: reader.came for reader in readers}
-            await until_none(
-                lambda: [(r, each) for r, came in missed.items() for each in due - came.keys()],
-                "of what is acknowledged is missed",
-            )
-            assert [c.error for c in (*readers, *writers)] == [None] * len([*readers, *writers])
-
-        yield settled
+def counted(readers, writers):
+    """Each writer publishes on the topic that is its name, and each reader hears all."""
+    topics = {writer: f"a/{writer.client_id}" for writer in writers}
+    return flowing(product(readers, writers), topics, rate_hz=RATE_HZ, first=RATE_HZ // 4)
 
 
 @pytest.mark.parametrize(
@@ -74,9 +47,10 @@ async def test_nothing_is_missed_that_is_published_at_another_broker_meanwhile(
     (following,) = {*reached} - {home}
     bystander = GatewayClient(stage.brokers[following].port, "bystander", subscribes=("a/#",))
     readers = [one, two, bystander] if followed else [one, two]
-    writers = {
-        GatewayClient(stage.brokers[at].port, f"writer-{qos}", version=V5): qos for qos in (1, 2)
-    }
+    writers = [
+        GatewayClient(stage.brokers[at].port, f"writer-{qos}", version=V5, qos=qos)
+        for qos in (1, 2)
+    ]
     async with counted(readers, writers) as settled:
         stage.brokers[home].kill9()
         await grow(*(reader.came for reader in readers), by=2 * RATE_HZ)
@@ -93,10 +67,22 @@ async def test_a_publisher_at_the_gateway_repeats_no_more_than_was_not_in_custod
     gateway = await stage.gateway(home=1)
     reader = GatewayClient(gateway.port, "reader", subscribes=("a/#",))
     writer = GatewayClient(gateway.port, "writer", version=V5)
-    async with counted([reader], {writer: 1}) as settled:
+    async with counted([reader], [writer]) as settled:
         stage.brokers[1].kill9()
         await grow(reader.came, by=2 * RATE_HZ)
 
         await settled()
 
         assert len(twice(reader)) <= TWICE_MAX
+
+
+async def test_at_qos_2_what_a_publisher_at_the_gateway_publishes_comes_once(stage):
+    gateway = await stage.gateway(assign=("one*=1", "three*=3"))
+    subscriber = GatewayClient(gateway.port, "one", version=V5, subscribes=("a/#",), qos=2)
+    publisher = GatewayClient(gateway.port, "three", qos=2)
+    async with flowing([(subscriber, publisher)], {publisher: "a/b"}, rate_hz=50) as settled:
+        stage.brokers[1].kill9()
+        await grow(subscriber.came, by=100)
+
+        await settled()
+        assert set(subscriber.came.values()) == {1}

@@ -1,11 +1,9 @@
 """Sessions, wills, keep-alive and takeover of client ids behave as on one broker."""
 
 import asyncio
-import contextlib
 import os
 import signal
 import ssl
-import time
 
 import pytest
 
@@ -16,37 +14,8 @@ from federator.gateway.wire import Reason
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.processes.ports import free_ports
 from tests.real.gateway.clients import V5, V311, GatewayClient
+from tests.real.gateway.raw import Raw, connect
 from tests.real.polling import until
-
-
-class Raw:
-    """A client that says what it is told, byte by byte."""
-
-    writer = None
-
-    async def open(self, port, connect, **options):
-        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", port, **options)
-        self._splitter = wire.Splitter(limit=2**20, firsts=wire.FROM_SERVER)
-        self._ready = []
-        self.writer.write(wire.write_connect(connect))
-        return await self.packet()
-
-    async def close(self):
-        if self.writer is not None:
-            self.writer.transport.abort()
-            with contextlib.suppress(OSError):
-                await self.writer.wait_closed()
-
-    async def packet(self):
-        """The next packet; ``None`` when the gateway closed."""
-        async with asyncio.timeout(20):
-            while not self._ready:
-                data = await self.reader.read(4096)
-                if not data:
-                    return None
-                block, packets = self._splitter.feed(data)
-                self._ready += [block[packet[1] : packet[3]] for packet in packets]
-        return self._ready.pop(0)
 
 
 @pytest.fixture
@@ -63,20 +32,14 @@ async def raw():
         await each.close()
 
 
-def connect(version, client_id="raw", **options):
-    options.setdefault("keep_alive", 60)
-    return wire.Connect(version, client_id, options.pop("clean", True), **options)
-
-
 async def attached(gateway, client_id, *brokers):
     """Wait until the client is live on one of ``brokers``; return which."""
-    end_s = time.monotonic() + 20
-    while True:
+
+    async def there():
         row = (await gateway.clients()).get(client_id, {})
-        if row.get("state") == "live" and row["broker"] in brokers:
-            return row["broker"]
-        assert time.monotonic() < end_s, row
-        await asyncio.sleep(0.02)
+        return row.get("state") == "live" and row["broker"] in brokers and row["broker"]
+
+    return await until(there, f"{client_id} is at {brokers}")
 
 
 @pytest.mark.parametrize("version", [V311, V5])
@@ -130,11 +93,12 @@ async def test_the_will_of_a_client_that_vanishes_is_published(stage, killed, ra
     heir = GatewayClient(stage.brokers[3].port, "heir", subscribes=("will",))
     client = raw()
     async with heir, GatewayClient(gateway.port, "herald") as herald:
-        end_s = time.monotonic() + 20
-        while not heir.came["hear"]:  # the heir's subscription is known at broker 1
-            assert time.monotonic() < end_s
+
+        async def is_heard():
             await herald._one("will", "hear", 1)
-            await asyncio.sleep(0.05)
+            return heir.came["hear"]
+
+        await until(is_heard, "the heir's subscription is known at broker 1")
         await client.open(gateway.port, connect(THREE, will=wire.Will("will", b"mine", 1, False)))
         if killed:
             stage.brokers[1].kill9()
@@ -237,14 +201,13 @@ async def test_who_publishes_what_comes_into_the_session_flow_table(stage):
     gateway = await stage.gateway(home=2)
     async with GatewayClient(gateway.port, "writer", subscribes=("x/#",)) as writer:
         await writer._one("a/b", "1", 1)
-        end_s = time.monotonic() + 30
-        while True:
-            page = await stage.agents[1].page("/controller")
-            rows = [row for row in page["table"] if row["client"] == "writer"]
-            if {("a/b", "pub"), ("x/#", "sub")} <= {(r["topic"], r["action"]) for r in rows}:
-                break
-            assert time.monotonic() < end_s, page["table"]
-            await asyncio.sleep(0.1)
+
+        async def is_told():
+            table = (await stage.agents[1].page("/controller"))["table"]
+            rows = {(row["topic"], row["action"]) for row in table if row["client"] == "writer"}
+            return {("a/b", "pub"), ("x/#", "sub")} <= rows
+
+        await until(is_told, "both are in the table")
 
 
 async def test_a_tls_listener_lets_clients_in(broker, tmp_path, keys, raw):

@@ -18,7 +18,7 @@ from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.processes.ports import free_ports
 from tests.real.crowds.crowd import publish, subscribe
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.gateway.test_sessions import Raw
+from tests.real.gateway import raw
 from tests.real.logins import login, write_passwords, write_secret
 from tests.real.plain_agents import DEEP, QUICK, eventually, linked
 from tests.real.polling import until
@@ -123,18 +123,17 @@ async def gateway_at(brokers, folder, *, upstreams=(), listeners=(), **more):
 
 
 def connect(version, client_id, *, password=LOGIN[1], **options):
-    options = {"clean": True, "keep_alive": 60, **options}
-    return wire.Connect(version, client_id, username=USER, password=password, **options)
+    return raw.connect(version, client_id, username=USER, password=password, **options)
 
 
 @contextlib.asynccontextmanager
 async def client(port, hello, **options):
     """One that has said ``hello``, and the answer to that."""
-    raw = Raw()
+    made = raw.Raw()
     try:
-        yield raw, await raw.open(port, hello, **options)
+        yield made, await made.open(port, hello, **options)
     finally:
-        await raw.close()
+        await made.close()
 
 
 async def refused(port, *client_ids):
@@ -147,9 +146,9 @@ async def refused(port, *client_ids):
             assert reason in (Reason.NOT_AUTHORIZED, Reason.BAD_USER_NAME_OR_PASSWORD), reason
 
 
-async def is_there(raw):
-    raw.writer.write(wire.PINGREQ)
-    assert await raw.packet() == wire.PINGRESP
+async def is_there(client):
+    client.writer.write(wire.PINGREQ)
+    assert await client.packet() == wire.PINGRESP
 
 
 @pytest.mark.parametrize("upstreams", [{}, {2: ("edge/#",)}], ids=["one broker", "two brokers"])
@@ -160,19 +159,19 @@ async def test_a_wrong_password_takes_nobody_s_place(brokers, plain, tmp_path, u
         honest = Honest(gateway, *plain.agents)
         async with (
             running(watcher),
-            client(gateway.port, victim) as (raw, answer),
+            client(gateway.port, victim) as (named, answer),
             honest.talking("3 wrong passwords"),
         ):
             assert answer[0] == wire.Kind.CONNACK
 
             await refused(gateway.port, "victim", "ear", "mouth")
 
-            await is_there(raw)
+            await is_there(named)
             status = await gateway.status()
             assert status["counters"]["takeovers"] == 0
             assert (status["clients"], status["connecting"]) == (3 * (1 + len(upstreams)), 0)
             assert not watcher.came
-            await raw.close()
+            await named.close()
             await until(lambda: watcher.came, "its will, when it is gone")
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import random
+from itertools import product
 
 import aiomqtt
 import pytest
@@ -14,6 +15,7 @@ from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.gateway.clients import V5 as PAHO_V5
 from tests.real.gateway.clients import V311 as PAHO_V311
 from tests.real.gateway.clients import GatewayClient, flowing, grow
+from tests.real.gateway.raw import Raw, connect
 from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import until
 
@@ -41,78 +43,42 @@ async def split_gateway(folder, central, edge, **more):
         assert "Traceback" not in gateway.log_path.read_text()
 
 
-class Speaker:
+class Speaker(Raw):
     """A client that answers as MQTT asks, and writes down what it hears."""
 
-    def __init__(self, version):
-        self.version = version
+    def __init__(self):
+        super().__init__()
         self.came = {}
-        self.answers = []
         self._pongs = 0
-        self._splitter = wire.Splitter(limit=1 << 20, firsts=wire.FROM_SERVER)
-
-    async def connect(self, place, *, clean, name="speaker"):
-        self._reader, self._writer = await asyncio.open_connection(*place)
-        expiry = ((Property.SESSION_EXPIRY, 100),) if self.version == V5 and not clean else ()
-        hello = wire.Connect(self.version, name, clean, 0, properties=expiry)
-        self._writer.write(wire.write_connect(hello))
-        await self._until(lambda: self.answers)
-        answer = self.answers.pop(0)
-        return wire.read_connack(answer, wire.only(answer), self.version)
 
     async def say(self, packet):
         """Say it, and wait until nothing more can come of it: QoS 2 both ways, step by step."""
-        self._writer.write(packet)
+        self.writer.write(packet)
         for _ in range(STEPS):
             pongs = self._pongs
-            self._writer.write(wire.PINGREQ)
-            await self._until(lambda n=pongs: self._pongs > n)
+            self.writer.write(wire.PINGREQ)
+            await self.until(lambda n=pongs: self._pongs > n)
 
-    async def leave(self):
-        self._writer.write(wire.write_disconnect(0, self.version))
-        async with asyncio.timeout(5):
-            while await self._read():
-                pass
-        await self.break_off()
-
-    async def break_off(self):
-        self._writer.close()
-        with contextlib.suppress(ConnectionError):
-            await self._writer.wait_closed()
-
-    async def _until(self, condition):
-        async with asyncio.timeout(10):
-            while not condition():
-                await self._read()
-
-    async def _read(self):
-        data = await self._reader.read(65_536)
-        block, packets = self._splitter.feed(data)
-        for packet in packets:
-            self._hear(block, packet)
-        return bool(data)
-
-    def _hear(self, block, packet):
+    def hear(self, packet):
         kind, version = packet[0] & 0xF0, self.version
         if kind == Kind.PUBLISH:
-            whole = block[packet[1] : packet[3]]
-            topic, payload, properties = wire.read_payload(whole, version)
+            topic, payload, properties = wire.read_payload(packet, version)
             qos = packet[0] & wire.QOS
             told = payload, bool(packet[0] & wire.RETAIN), properties
             self.came.setdefault((topic, qos), []).append(told)
             if qos:
-                packet_id, _ = wire.publish_id(block, packet)
+                packet_id, _ = wire.publish_id(packet, wire.only(packet))
                 self._ack(Kind.PUBACK if qos == 2 else Kind.PUBREC, packet_id)
         elif kind in (Kind.PUBREC, Kind.PUBREL):
-            packet_id, _ = wire.read_ack(block, packet, version)
+            packet_id, _ = wire.read_ack(packet, wire.only(packet), version)
             self._ack(Kind.PUBREL if kind == Kind.PUBREC else Kind.PUBCOMP, packet_id)
         elif kind == Kind.PINGRESP:
             self._pongs += 1
         else:
-            self.answers.append(block[packet[1] : packet[3]])
+            super().hear(packet)
 
     def _ack(self, kind, packet_id):
-        self._writer.write(wire.write_ack(kind, packet_id, self.version))
+        self.writer.write(wire.write_ack(kind, packet_id, self.version))
 
 
 def sentence(rng, version, number):
@@ -140,20 +106,21 @@ def sentence(rng, version, number):
             return wire.write_request(wire.Unsubscribe(number, gone), version)
 
 
-async def dialogue(place, seed, version):
+async def dialogue(port, seed, version):
     """All that a client hears in two connections, by topic and QoS, and its answers."""
     rng = random.Random(seed)
     told = []
     clean = rng.random() < 0.5
     for connection in range(2):
-        speaker = Speaker(version)
-        told.append((await speaker.connect(place, clean=clean)).session_present)
+        speaker = Speaker()
+        hello = connect(version, clean=clean, keep_alive=0)
+        told.append((await speaker.begin(port, hello)).session_present)
         for number in range(SENTENCES):
             await speaker.say(sentence(rng, version, 1 + number + connection * SENTENCES))
         await speaker.leave()
-        told += speaker.came, sorted(speaker.answers)
-    blank = Speaker(version)
-    await blank.connect(place, clean=True)
+        told += speaker.came, sorted(speaker.heard)
+    blank = Speaker()
+    await blank.open(port, connect(version, keep_alive=0))
     for topic in TOPICS:  # nothing is left for the next dialogue
         await blank.say(wire.write_publish(topic, b"", version=version, retain=True))
     await blank.leave()
@@ -177,8 +144,8 @@ async def gateway(pair, tmp_path):
 async def test_a_client_of_two_brokers_hears_what_a_single_one_says(broker, gateway, version):
     for seed in range(DIALOGUES):
         directly, through = await asyncio.gather(
-            dialogue((broker.host, broker.port), seed, version),
-            dialogue((gateway.host, gateway.port), seed, version),
+            dialogue(broker.port, seed, version),
+            dialogue(gateway.port, seed, version),
         )
 
         assert through == directly, f"dialogue {seed}"
@@ -223,7 +190,8 @@ async def test_whichever_of_the_two_is_killed_its_clients_notice_and_miss_nothin
         GatewayClient(gateway.port, "p2"),
     )
     topics = {one: "edge/1", other: "a/b"}
-    async with flowing(subscriber, topics, rate_hz=100, first=150) as settled:
+    pairs = product([subscriber], topics)
+    async with flowing(pairs, topics, rate_hz=100, first=150) as settled:
         assert set(subscriber.came.values()) == {1}, "once, though both brokers carry them"
 
         brokers[killed].kill9()
@@ -242,9 +210,10 @@ async def test_at_qos_2_nothing_is_lost_and_what_the_living_broker_owns_comes_on
     brokers, gateway = federated
     port = gateway.port
     subscriber = GatewayClient(port, "s", version=PAHO_V5, subscribes=("#",), qos=2)
-    one, other = GatewayClient(port, "p1"), GatewayClient(port, "p2")
+    one, other = (GatewayClient(port, name, qos=2) for name in ("p1", "p2"))
     topics = {one: "edge/1", other: "a/b"}
-    async with flowing(subscriber, topics, rate_hz=25, qos=2, first=25) as settled:
+    pairs = product([subscriber], topics)
+    async with flowing(pairs, topics, rate_hz=25, first=25) as settled:
         brokers[EDGE].kill9()
         await grow(one.acknowledged, other.acknowledged, by=25)
 
@@ -256,17 +225,16 @@ async def test_what_both_brokers_kept_for_a_client_that_was_away_comes_when_it_r
     pair, gateway
 ):
     central, edge = pair
-    place = gateway.host, gateway.port
-    away = Speaker(V5)
-    await away.connect(place, clean=False)
+    away = Speaker()
+    await away.open(gateway.port, connect(V5, clean=False))
     await away.say(wire.write_request(wire.Subscribe(1, (("#", 2),)), V5))
     await away.leave()
     for broker, topic in ((central, "a"), (edge, "edge/1")):
         async with aiomqtt.Client("127.0.0.1", broker.port) as other:
             await other.publish(topic, b"missed", qos=1)
 
-    back = Speaker(V5)
-    connack = await back.connect(place, clean=False)
+    back = Speaker()
+    connack = await back.begin(gateway.port, connect(V5, clean=False))
     await back.say(wire.PINGREQ)
 
     assert connack.session_present
@@ -276,22 +244,21 @@ async def test_what_both_brokers_kept_for_a_client_that_was_away_comes_when_it_r
 
 async def test_a_session_that_one_broker_lost_is_refused_once_and_then_new(pair, gateway):
     _, edge = pair
-    place = gateway.host, gateway.port
-    first = Speaker(V311)
-    await first.connect(place, clean=False)
+    first = Speaker()
+    await first.open(gateway.port, connect(V311, clean=False))
     await first.say(wire.write_request(wire.Subscribe(1, (("#", 1),)), V311))
     await first.leave()
-    thief = Speaker(V311)
-    await thief.connect((edge.host, edge.port), clean=True, name="speaker~federator-1")
+    thief = Speaker()
+    await thief.open(edge.port, connect(V311, "raw~federator-1"))
     await thief.leave()
 
     reasons, connack = [], None
     while len(reasons) < 20 and (connack is None or connack.reason):
-        accepted = Speaker(V311)
-        connack = await accepted.connect(place, clean=False)
+        accepted = Speaker()
+        connack = await accepted.begin(gateway.port, connect(V311, clean=False))
         reasons.append(connack.reason)
         if connack.reason:
-            await accepted.break_off()
+            await accepted.close()
             await asyncio.sleep(QUIET_S)  # as clients do
 
     assert {*reasons[:-1]} == {wire.Reason.SERVER_UNAVAILABLE}

@@ -39,14 +39,13 @@ class Agent:
             names_here=lambda run: run,
             caught_up=lambda: asyncio.sleep(0),
             retrieve=self.retrieve,
-            own_since=lambda filters, since_us: own,
         )
-        self._has_room = has_room
+        self._own = own if has_room else None
 
     def retrieve(self, filters, since_us, tell):
         self.looked.append((filters, since_us))
         self.tells.append(tell)
-        return self._has_room
+        return self._own
 
     def publish(self, topic, payload):
         self.published.append((topic, payload))
@@ -64,7 +63,8 @@ class Agent:
         return [[packet[-1:] for packet in page.packets] for page in pages]
 
 
-async def test_what_others_made_and_what_we_made_is_told_under_the_questions_number():
+async def test_what_others_made_and_what_we_made_is_told_under_the_questions_number(monkeypatch):
+    monkeypatch.setattr(gateway_fetches, "PAGE_DELAY_S", 0.3)  # one page, on a busy machine, too
     agent = Agent(own=[frame(1, publication("a", b"1"))])
     agent.asked(Fetch("gate", 9, ("a", "home/#"), 500))
 

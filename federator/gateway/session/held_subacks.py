@@ -1,4 +1,4 @@
-"""Deliveries that wait behind a SUBACK, which itself waits until the federation knows the filters.
+"""SUBACKs that wait until the federation knows their filters, and deliveries behind them.
 
 A broker answers SUBSCRIBE first and then sends retained values. While we hold the SUBACK, we hold
 deliveries on its filters, too, and the rest passes. Of several SUBACKs a delivery waits for the
@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from federator.gateway.session.orders import AskSettled
+from federator.gateway.session.subscriptions import plain
 from federator.protocol.filters import FilterTrie
 
 SUBACKS_MAX: Final = 16
@@ -38,24 +40,36 @@ class _Behind:
         return bool(self.trie.match(topic))
 
 
-class SubackOrder:
-    """The deliveries of one client that wait behind its SUBACKs."""
+class HeldSubacks:
+    """The SUBACKs of one client that wait, and what waits behind them.
 
-    __slots__ = ("_behind", "_bytes")
+    The token in ``AskSettled`` identifies the SUBACK.
+    """
+
+    __slots__ = ("_behind", "_bytes", "_subacks", "_token")
 
     def __init__(self) -> None:
+        self._subacks: dict[int, bytes] = {}
         self._behind: dict[int, _Behind] = {}
         self._bytes = 0
+        self._token = 0
 
     def __bool__(self) -> bool:
         """Whether a delivery might have to wait."""
         return bool(self._behind)
 
-    def wait_for(self, token: int, filters: Iterable[str]) -> None:
-        """Hold deliveries on ``filters`` from now on, until ``take(token)``."""
-        names = tuple(filters)
-        if len(self._behind) < SUBACKS_MAX and len(names) <= FILTERS_MAX:
-            self._behind[token] = _Behind(names)
+    def hold(self, suback: bytes, filters: Iterable[str]) -> AskSettled:
+        """Hold ``suback`` until ``release``, and deliveries on ``filters`` until ``take``."""
+        self._token += 1
+        asked = AskSettled(self._token, plain(filters))
+        self._subacks[asked.token] = suback
+        if len(self._behind) < SUBACKS_MAX and len(asked.filters) <= FILTERS_MAX:
+            self._behind[asked.token] = _Behind(asked.filters)
+        return asked
+
+    def release(self, token: int) -> bytes | None:
+        """Remove and return the SUBACK of ``token``, if it is held."""
+        return self._subacks.pop(token, None)
 
     def keeps(self, topic: bytes, packet: bytes) -> bool:
         """Hold ``packet``, a delivery on ``topic``, if it must wait; return whether it is held."""
@@ -80,5 +94,5 @@ class SubackOrder:
         return packets
 
     def take_all(self) -> list[bytes]:
-        """Remove and return everything held."""
+        """Remove and return all deliveries held."""
         return [packet for token in [*self._behind] for packet in self.take(token)]
