@@ -176,6 +176,12 @@ class SortedNames:
                 yield name
             at += 1
 
+    def has_many(self, start: str, count: int) -> bool:
+        """Whether some ``count`` names or more begin with ``start``: removed ones may count."""
+        self._merge()
+        last = bisect_left(self._sorted, start) + count - 1
+        return last < len(self._sorted) and self._sorted[last].startswith(start)
+
     def _merge(self) -> None:
         if self._came:
             self._sorted += self._came

@@ -357,6 +357,14 @@ class RetainedStore:
             yield digests
         yield digests
 
+    def has_many(self, filter: str, count: int) -> bool:
+        """Whether ``filter``, which ends in ``/#``, matches ``count`` entries or more, roughly.
+
+        ``False`` for other filters: to count what they match takes too long.
+        """
+        beginning, hash_, _ = filter.partition("#")
+        return bool(hash_) and "+" not in beginning and self._names.has_many(beginning, count)
+
     def page(
         self, filter: str, *, mask: int, after: str, count: int, chars: int
     ) -> tuple[list[tuple[str, Entry]], str]:

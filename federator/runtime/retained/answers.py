@@ -90,12 +90,12 @@ class RetainedAnswers:
 
     def ask(self, way: Way, about: RetainedRequest | RetainedAsk) -> None:
         """Answer ``about``, received by ``way``, when its turn comes; large filters apart."""
-        large = self.broker.large
+        is_large = self.broker.is_large
         if isinstance(about, RetainedAsk):
-            (self._slow if about.filter in large else self._quick).put(way, about)
+            (self._slow if is_large(about.filter) else self._quick).put(way, about)
             return
-        few = tuple(want for want in about.wants if want.filter not in large)
-        many = tuple(want for want in about.wants if want.filter in large)
+        many = tuple(want for want in about.wants if is_large(want.filter))
+        few = tuple(want for want in about.wants if want not in many)
         for questions, wants in ((self._quick, few), (self._slow, many)):
             if wants:
                 questions.put(way, msgspec.structs.replace(about, wants=wants))

@@ -81,7 +81,7 @@ class RetainedBroker:
     def __post_init__(self) -> None:
         self._checker = RunChecker()
         # Filters that had many values when they were scanned.
-        self.large: Recent[str, None] = Recent(LARGE_FILTERS_MAX)
+        self._large: Recent[str, None] = Recent(LARGE_FILTERS_MAX)
         self._last: dict[bool, tuple[float, frozenset[str], Scan]] = {}  # by whether large ones
         self._pace = asyncio.Lock()
         # By filter: the wall clock of its last complete scan.
@@ -141,7 +141,7 @@ class RetainedBroker:
             LinkError: Our broker does not answer.
         """
         now_s = time.monotonic()
-        large = not self.large.keys().isdisjoint(filters)
+        large = any(map(self.is_large, filters))
         last = self._last.get(large)
         if last is not None and now_s - last[0] < valid_s and last[1].issuperset(filters):
             return last[2]
@@ -156,12 +156,19 @@ class RetainedBroker:
             if now_s - at_s >= older_than_s:
                 del self._last[large]
 
+    def is_large(self, filter: str) -> bool:
+        """Whether ``filter`` has so many values that small filters must not wait for it.
+
+        Its last scan showed that, or the store does: clients may have set them since.
+        """
+        return filter in self._large or self.store.has_many(filter, LARGE_VALUES)
+
     def _note_sizes(self, filters: Iterable[str], sizes: Mapping[str, int]) -> None:
         for filter in filters:
             if sizes.get(filter, 0) > LARGE_VALUES:
-                self.large.put(filter, None)
+                self._large.put(filter, None)
             else:
-                self.large.pop(filter, None)
+                self._large.pop(filter, None)
 
     async def publish(self, values: Iterable[tuple[RetainedEntry, bytes]]) -> None:
         """Publish values on our broker, each if it matches its entry and is still the newest.

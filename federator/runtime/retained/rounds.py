@@ -106,7 +106,7 @@ class RetainedRounds:
         lane.on_letter(way, body)
 
     def _is_slow(self, filter: str) -> bool:
-        large = filter in self.broker.large and not self._quick.is_about(filter)
+        large = self.broker.is_large(filter) and not self._quick.is_about(filter)
         return large or self._slow.is_about(filter)
 
     async def run(self) -> None:
@@ -241,7 +241,7 @@ class _Lane:
         scan = await self.broker.scan(below) if below else NOTHING
         self._scanned_s = time.monotonic() - self._began_s
         if self.set_aside is not None:
-            for filter in [f for f in below if f in self.broker.large]:
+            for filter in [f for f in below if self.broker.is_large(f)]:
                 below.remove(filter)
                 if filter in self._comparing:
                     filters.remove(filter)

@@ -10,7 +10,13 @@ from federator.config.sections import RetainedSettings
 from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.keeping import Keeping
 from federator.protocol.messages.codec import decode, encode
-from federator.protocol.messages.control import PATH_MAX, RetainedAsk, RetainedLetter
+from federator.protocol.messages.control import (
+    PATH_MAX,
+    RetainedAsk,
+    RetainedLetter,
+    RetainedRequest,
+    RetainedWant,
+)
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.retained.long_values import LongValue
@@ -20,8 +26,9 @@ from federator.protocol.types import BROKER_ID_MAX
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.retained.answers import VALUE_BYTES_MAX
+from federator.runtime.retained.broker import LARGE_VALUES
 from federator.runtime.retained.retained import Retained
-from federator.runtime.retained.scanner import Found, Scan
+from federator.runtime.retained.scanner import NOTHING, Found, Scan
 
 ME, OTHER = 1, 2
 
@@ -212,3 +219,45 @@ async def test_an_agent_that_takes_no_parts_gets_a_value_only_when_it_fits_a_let
     assert retained.counters.too_long == too_long
     assert len(reply.entries) == 1 - too_long
     assert capsys.readouterr().out.count("retained.too_long") == too_long
+
+
+def knows_many(retained):
+    for number in range(LARGE_VALUES):
+        topic = f"many/{number}"
+        retained.store.put(topic, Version(1, 0, OTHER), 1, deleted=False, now_us=1)
+
+
+@pytest.mark.parametrize(
+    ("filter", "large"),
+    [("many/#", True), ("#", True), ("few/#", False), ("many/1", False), ("+/1", False)],
+)
+async def test_a_filter_is_large_before_its_first_scan_if_the_store_has_many_of_it(
+    retained, filter, large
+):
+    knows_many(retained)
+    retained.store.put("few/1", Version(1, 0, OTHER), 1, deleted=False, now_us=1)
+
+    assert retained.broker.is_large(filter) is large
+
+
+async def test_a_request_for_few_values_does_not_wait_for_one_for_many_in_the_same_message(
+    retained,
+):
+    knows_many(retained)
+    scanned = []
+
+    async def scan(filters, keep=None):
+        scanned.append(sorted(filters))
+        if "many/#" in filters:
+            await asyncio.Event().wait()
+        return NOTHING
+
+    retained.scanner.scan = scan
+    wants = tuple(RetainedWant(filter, 0) for filter in ("many/#", "few/1", "few/2"))
+    task = asyncio.create_task(retained._answers.run())
+    request = RetainedRequest(OTHER, 1, 1, (OTHER,), False, wants)
+    retained._answers.ask((ME, OTHER), request)
+    await asyncio.sleep(0.1)
+    task.cancel()
+
+    assert sorted(scanned) == [["few/1", "few/2"], ["many/#"]]
