@@ -127,14 +127,14 @@ REPORT_TIMEOUT_S: Final = 900.0
 class Copies:
     """What the agents' counters say of data since their start."""
 
-    copies: int  # frames sent to neighbours; a frame of a grid holds one publication
+    copies: int  # publications in frames to neighbours
     duplicates: int  # publications suppressed
 
     @classmethod
     def of(cls, statuses: Mapping[BrokerId, Mapping[str, Any]]) -> "Copies":
         counters = [status["counters"]["data"] for status in statuses.values()]
         return cls(
-            sum(each["frames_out"] for each in counters),
+            sum(each["copies_out"] for each in counters),
             sum(each["duplicates_suppressed"] for each in counters),
         )
 

@@ -264,7 +264,9 @@ class Outgoing:
         self, frames: Sequence[Frame], lengths: Sequence[int], hop: BrokerId, size: int
     ) -> int:
         """Count ``frames`` as sent, in ``size`` bytes; return the publications in them."""
+        publications = sum(frame.publications for frame in frames)
         self.counters.frames_out += len(frames)
+        self.counters.copies_out += publications
         self.counters.frame_bytes_out += size
         if self._frame_events is not None:
             for frame, length in zip(frames, lengths, strict=True):
@@ -273,7 +275,7 @@ class Outgoing:
                     frame.flags, frame.origin, frame.epoch, frame.seq,
                 )  # fmt: skip
                 self._frame_events.add(sent)
-        return sum(frame.publications for frame in frames)
+        return publications
 
     def _note_lost(self, hop: BrokerId, frame: bytes) -> None:
         """Count a frame, or a bundle, that was counted as sent, and could not be."""

@@ -25,7 +25,8 @@ class DataCounters:
     publications_in: int = 0  # received from our own clients
     publications_out: int = 0  # sent in frames by us as their origin, once per publication
     frames_out: int = 0  # frames written to neighbours' brokers, each copy counted
-    frame_bytes_out: int = 0  # in those frames
+    copies_out: int = 0  # in those frames
+    frame_bytes_out: int = 0  # of those frames
     frames_in: int = 0  # frames that arrived
     frame_bytes_in: int = 0  # in those frames
     relayed: int = 0  # in frames forwarded for other origins, once per next hop

@@ -68,6 +68,7 @@ counter counters.data
       later.
   frames_in frames_received Frames from neighbours.
   frames_out frames_sent Frames to neighbours.
+  copies_out publications_copied Publications in frames to neighbours, once per next hop.
   frame_bytes_in frames_received_bytes Bytes of frames from neighbours.
   frame_bytes_out frames_sent_bytes Bytes of frames to neighbours.
   duplicate_frames frames_duplicate Frames suppressed: already handled.

@@ -198,7 +198,7 @@ async def test_one_read_becomes_one_frame_per_route_and_class_of_qos():
     assert [frame.seq for frame in (first, second, third)] == [1, 2, 1]
     assert [bytes(frame.body) for frame in agent.links[N3].frames] == [b"".join(b)]
     assert (agent.counters.publications_in, agent.counters.publications_out) == (8, 8)
-    assert agent.counters.frames_out == 4
+    assert (agent.counters.frames_out, agent.counters.copies_out) == (4, 10)
 
 
 def test_what_nobody_wants_is_cut_out_of_the_middle_of_a_read():
