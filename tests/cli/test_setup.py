@@ -1,4 +1,4 @@
-"""Verbs that set an agent up, from a terminal that nobody sits at: see also test_setup_verbs."""
+"""Verbs that set an agent up, without a terminal; test_setup_verbs has those with one."""
 
 import re
 import sys
