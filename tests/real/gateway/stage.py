@@ -24,12 +24,17 @@ class Stage:
         config = GatewayConfig(name, urls, federation="fed", more=sections)
         process = GatewayProcess(self._folder / name, config)
         self.gateways[name] = await self._stack.enter_async_context(process)
-
-        async def reaches_all():
-            return all(each["up"] for each in (await process.status())["brokers"])
-
-        await until(reaches_all, "no client is attached elsewhere for want of its broker")
+        await reaches_all(process)
         return process
+
+
+async def reaches_all(gateway):
+    """Wait until no client is attached elsewhere for want of its broker."""
+
+    async def all_up():
+        return all(each["up"] for each in (await gateway.status())["brokers"])
+
+    await until(all_up, "the gateway reaches all brokers")
 
 
 @contextlib.asynccontextmanager

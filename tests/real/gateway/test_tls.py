@@ -12,6 +12,7 @@ from lab.grid.processes.ports import free_ports
 from tests.certificates import tls_listener, websocket_listener
 from tests.real.agent_log import named
 from tests.real.gateway.clients import V5, V311, GatewayClient, flowing, grow
+from tests.real.gateway.stage import reaches_all
 from tests.real.metrics_page import metrics, values
 from tests.real.plain_agents import DEEP, QUICK, eventually, linked
 from tests.real.polling import until
@@ -69,6 +70,7 @@ async def test_a_client_moves_between_brokers_that_are_reached_so(
     ours = certificates(keys, "client") if secure else {}
     gateway = gateway_before(tmp_path, scheme, ports, **ours)
     async with gateway:
+        await reaches_all(gateway)
         subscriber = GatewayClient(gateway.port, "one", version=version, subscribes=("a/#",))
         publisher = GatewayClient(gateway.port, "two", version=version)
         async with flowing([(subscriber, publisher)], {publisher: "a/b"}, rate_hz=100) as settled:
