@@ -94,7 +94,7 @@ class Discovery:
         self._loaded = False  # a record of the previous process was loaded
         self._pending: list[Notice] = []
         self._lines = LineEffects(
-            self._table, self._reconciliation, own_id=own_id, say=self._notice
+            self._table, self._reconciliation, own_id=own_id, notice=self._notice
         )
         self._reported_doubt: str | None = "nothing yet"  # the doubt last reported to operators
         self.widened = False

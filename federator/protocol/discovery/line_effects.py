@@ -6,7 +6,7 @@ Source: docs/protocol.md 9.
 """
 
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 
 from federator.protocol.client_names import OWN_PREFIX, shown
 from federator.protocol.discovery.beginnings import CUT_MARK
@@ -37,14 +37,11 @@ class LineEffects:
     table: SubscriptionTable
     reconciliation: Reconciliation
     own_id: str
-    say: InitVar[Callable[..., None]]  # emits a notice: name, level, and details by keyword
+    notice: Callable[..., None]  # takes its name, its level, and details by keyword
     read: int = 0  # lines read,
     ambiguous: int = 0  # those with several readings,
     unreadable: int = 0  # and those with none
     broker_drops: int = 0  # times the broker reported that it drops messages for one of our clients
-
-    def __post_init__(self, say: Callable[..., None]) -> None:
-        self._notice = say
 
     def on_event(self, event: LogEvent, *, now_ms: Millis) -> None:
         """Apply one log event."""
@@ -56,7 +53,7 @@ class LineEffects:
                     self.reconciliation.distrust(
                         "a subscription could not be read from the log", gap=False, now_ms=now_ms
                     )
-                self._notice("discovery.unreadable", "warning", line=_shortened(event.line))
+                self.notice("discovery.unreadable", "warning", line=_shortened(event.line))
             case Ambiguous():
                 self.ambiguous += 1
                 for candidate in event.candidates:
@@ -66,7 +63,7 @@ class LineEffects:
                         "a subscription was cut in the log", gap=False, now_ms=now_ms
                     )
                 line, readings = _shortened(event.line), len(event.candidates)
-                self._notice("discovery.ambiguous", "warning", line=line, readings=readings)
+                self.notice("discovery.ambiguous", "warning", line=line, readings=readings)
             case ClientConnected():
                 self.table.on_connected(event.id, clean=event.clean, protocol=event.protocol)
             case ClientEnded():
@@ -102,7 +99,7 @@ class LineEffects:
         self.broker_drops += 1
         if id == self.own_id:
             self.reconciliation.lose(DROPPED, now_ms=now_ms)
-        self._notice("discovery.broker_drops", "warning", client=_shortened(id))
+        self.notice("discovery.broker_drops", "warning", client=_shortened(id))
 
     def _on_full(self, *, now_ms: Millis) -> None:
         if self.reconciliation.doubt is None:
