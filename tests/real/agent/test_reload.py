@@ -55,6 +55,15 @@ async def reload(agent, *more):
     return told(agent)[before:]
 
 
+async def pair(plain):
+    """An agent that names its neighbour, and the brokers of both."""
+    one, two = [await plain.broker() for _ in range(2)]
+    agent = await plain.agent(1, one, more=neighbour(two, id=2))
+    await plain.agent(2, two)
+    await eventually(agent, linked(2), "two are linked")
+    return agent, one, two
+
+
 def cost_to(broker):
     """The cost of the link to ``broker``."""
 
@@ -137,10 +146,7 @@ async def test_links_costs_rules_and_the_log_change_under_traffic_and_nothing_is
 
 
 async def test_a_file_with_a_mistake_is_told_in_one_line_and_the_agent_goes_on_as_it_was(plain):
-    one, two = [await plain.broker() for _ in range(2)]
-    agent = await plain.agent(1, one, more=neighbour(two, id=2))
-    await plain.agent(2, two)
-    await eventually(agent, linked(2), "two are linked")
+    agent, _, two = await pair(plain)
 
     (line,) = await reload(agent, neighbour(two, id=2, cost=0), "[mesh]\nredundancy = 4")
 
@@ -161,10 +167,7 @@ async def test_a_file_with_a_mistake_is_told_in_one_line_and_the_agent_goes_on_a
 
 
 async def test_a_hundred_signals_in_a_second_are_a_few_readings(plain):
-    one, two = [await plain.broker() for _ in range(2)]
-    agent = await plain.agent(1, one, more=neighbour(two, id=2))
-    await plain.agent(2, two)
-    await eventually(agent, linked(2), "two are linked")
+    agent, one, two = await pair(plain)
     source = Publisher(one.port, "a", client_id="source", rate_hz=100, qos=QOS)
     sink = Subscriber(two.port, "a", client_id="sink", qos=QOS)
 
@@ -203,10 +206,7 @@ async def test_a_neighbour_that_names_us_is_linked_with_again_when_we_name_it_no
 
 
 async def test_the_broker_of_a_neighbour_that_is_given_up_is_told_that_the_link_is_down(plain):
-    one, two = [await plain.broker() for _ in range(2)]
-    agent = await plain.agent(1, one, more=neighbour(two, id=2))
-    await plain.agent(2, two)
-    await eventually(agent, linked(2), "two are linked")
+    agent, _, two = await pair(plain)
     monitor = Monitor(two.port)
 
     async with running(monitor):

@@ -40,9 +40,7 @@ async def watched(folder, *verb):
 
 
 async def hears(manager, line, times=1):
-    await until(
-        lambda: manager.said.count(line) >= times, f"{times} x {line}", deadline_s=DEADLINE_S
-    )
+    await until(lambda: manager.said.count(line) >= times, f"{times} x {line}")
 
 
 def agent_at(port, folder):
@@ -79,7 +77,7 @@ async def test_a_stopped_agent_feeds_nothing_and_an_abort_shows_where_it_hung(tm
     async with watched(tmp_path, *agent_at(port, tmp_path)) as (process, manager):
         await hears(manager, "WATCHDOG=1", 2)
         process.send_signal(signal.SIGSTOP)
-        await until(lambda: state_of(process.pid) == "T", "it is stopped", deadline_s=DEADLINE_S)
+        await until(lambda: state_of(process.pid) == "T", "it is stopped")
         manager.forget()
         await asyncio.sleep(WATCHDOG_US / 1e6)
         assert manager.said == []

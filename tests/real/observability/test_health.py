@@ -9,7 +9,6 @@ from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
 
 STATE = "$SYS/broker/connection/federator-{}/state"
-DEADLINE_S = 60.0
 
 
 class Monitor(Client):
@@ -32,7 +31,7 @@ async def pair(plain, **options):
         await plain.agent(id, brokers[id - 1], brokers[2 - id].url, **options) for id in (1, 2)
     ]
     for agent, other in zip(agents, (2, 1), strict=True):
-        await eventually(agent, linked(other), "linked", deadline_s=DEADLINE_S)
+        await eventually(agent, linked(other), "linked")
     return brokers, agents
 
 
@@ -43,44 +42,36 @@ async def test_brokers_tell_the_health_of_agents_and_their_death(plain):
     async with running(one, two):
         for monitor, id, other in ((one, 1, "2"), (two, 2, "1")):
             await until(
-                lambda m=monitor, o=other: m.health().get("links") == {o: "up"},
-                "the link is told",
-                deadline_s=DEADLINE_S,
+                lambda m=monitor, o=other: m.health().get("links") == {o: "up"}, "the link is told"
             )
             assert monitor.health()["state"] == "ready"
             assert (monitor.health()["broker"], monitor.health()["name"]) == (id, "hall")
             await until(
                 lambda m=monitor, o=other: m.health()["names"] == {o: "hall"},
                 "neighbours are named",
-                deadline_s=DEADLINE_S,
             )
         await until(
             lambda: (one.state(2), two.state(1)) == (b"1", b"1"),
             "beside a bridge it would say the same",
-            deadline_s=DEADLINE_S,
         )
 
         agents[1].kill9()
 
-        await until(lambda: two.health()["state"] == "down", "its Will", deadline_s=DEADLINE_S)
-        await until(lambda: one.state(2) == b"0", "its other Will", deadline_s=DEADLINE_S)
-        await until(
-            lambda: one.health()["links"] == {"2": "down"}, "who is left says so", deadline_s=60
-        )
-        await until(lambda: two.state(1) == b"0", "also there", deadline_s=DEADLINE_S)
+        await until(lambda: two.health()["state"] == "down", "its Will")
+        await until(lambda: one.state(2) == b"0", "its other Will")
+        await until(lambda: one.health()["links"] == {"2": "down"}, "who is left says so")
+        await until(lambda: two.state(1) == b"0", "also there")
 
         await agents[1].start()
 
-        await until(lambda: two.health()["state"] == "ready", "back", deadline_s=DEADLINE_S)
-        await until(
-            lambda: (one.state(2), two.state(1)) == (b"1", b"1"), "and linked", deadline_s=60
-        )
+        await until(lambda: two.health()["state"] == "ready", "back")
+        await until(lambda: (one.state(2), two.state(1)) == (b"1", b"1"), "and linked")
 
         await agents[1].stop()
 
-        await until(lambda: two.health()["state"] == "down", "it said so", deadline_s=DEADLINE_S)
+        await until(lambda: two.health()["state"] == "down", "it said so")
         assert (two.health()["reason"], two.health()["name"]) == ("it was stopped", "hall")
-        await until(lambda: one.state(2) == b"0", "and there", deadline_s=DEADLINE_S)
+        await until(lambda: one.state(2) == b"0", "and there")
 
     assert not any(named(agent, "bridge.found") for agent in agents)
     assert named(agents[0], "link.down")[0]["neighbour_name"] == "hall"
@@ -91,7 +82,5 @@ async def test_links_keep_quiet_where_they_are_told_to(plain):
     monitor = Monitor(brokers[0].port)
 
     async with running(monitor):
-        await until(
-            lambda: monitor.health().get("links") == {"2": "up"}, "it works", deadline_s=DEADLINE_S
-        )
+        await until(lambda: monitor.health().get("links") == {"2": "up"}, "it works")
         assert monitor.state(2) is None

@@ -9,7 +9,6 @@ from tests.real.flow import running
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
 
-DEADLINE_S = 60.0
 ON = "[home_assistant]\ndiscovery = true\n"
 OWN = "homeassistant/device/federator_fed_1/config"
 LINK = "homeassistant/device/federator_fed_1_2/config"
@@ -29,7 +28,7 @@ class Assistant(Client):
 
 
 async def said(assistant, condition, what):
-    await until(lambda: condition(assistant), what, deadline_s=DEADLINE_S)
+    await until(lambda: condition(assistant), what)
 
 
 async def test_a_home_assistant_at_another_broker_sees_broker_and_link_until_it_is_switched_off(
@@ -38,7 +37,7 @@ async def test_a_home_assistant_at_another_broker_sees_broker_and_link_until_it_
     brokers = [await plain.broker() for _ in range(2)]
     one = await plain.agent(1, brokers[0], brokers[1].url, broker={"name": "hall"}, more=ON)
     two = await plain.agent(2, brokers[1], brokers[0].url)
-    await eventually(one, linked(2), "linked", deadline_s=DEADLINE_S)
+    await eventually(one, linked(2), "linked")
     assistant = Assistant(brokers[1].port)
 
     async with running(assistant):

@@ -9,10 +9,11 @@ from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.operators import PageAnswer, PageQuestion
 from federator.protocol.trust.words import at
 from federator.runtime.mqtt.probe import BrokerProbe
-from federator.runtime.observability.pages import QUESTIONS_PER_S
+from federator.runtime.observability.pages import QUESTIONS_PER_S, SEARCHES_PER_S
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, gets_through, linked
+from tests.real.polling import until
 from tests.real.steering.test_signed_plans import words_of
 from tests.real.trust.test_signed import Office
 from tests.real.undisturbed import tell
@@ -69,19 +70,17 @@ async def test_pages_say_what_the_pages_over_http_say(plain):
 
 async def test_a_search_finds_own_clients_by_part_of_a_name_and_by_topic(plain):
     brokers = await pair(plain)
-    reader = Subscriber(brokers[0].port, "a/+", client_id="Reader-1")
+    reader, row = Subscriber(brokers[0].port, "a/+", client_id="Reader-1"), [("Reader-1", "a/+")]
     async with running(reader), probing(brokers[0]) as probe:
         await probe.subscribe(ANSWERED)
-        for number, text in enumerate(("reader", "a/b", "nobody"), 1):
-            end_s = asyncio.get_running_loop().time() + 30
-            rows = None
-            while not rows and asyncio.get_running_loop().time() < end_s:
-                rows = (await answer_to(probe, number, "search", text)).body["rows"]
-                if text == "nobody":
-                    break
-                await asyncio.sleep(0.6)
-            found = [(row["client"], row["topic"]) for row in rows]
-            assert found == ([] if text == "nobody" else [("Reader-1", "a/+")]), text
+        for text, wanted in (("reader", row), ("a/b", row), ("nobody", [])):
+
+            async def found(text=text, wanted=wanted):
+                rows = (await answer_to(probe, 1, "search", text)).body["rows"]
+                await asyncio.sleep(1 / SEARCHES_PER_S)
+                return [(each["client"], each["topic"]) for each in rows] == wanted
+
+            await until(found, text)
 
 
 async def test_a_flood_of_questions_is_bounded_and_costs_no_publication(plain):

@@ -30,7 +30,7 @@ async def joined(plain, neighbours, **options):
         agents[id] = await plain.agent(id, brokers[id], *urls, more=f"[keys]\n{section}", **options)
     for id, agent in agents.items():
         around = {*neighbours[id], *(o for o, named in neighbours.items() if id in named)}
-        await eventually(agent, linked(*around), "linked", deadline_s=DEADLINE_S)
+        await eventually(agent, linked(*around), "linked")
     return brokers, agents
 
 
@@ -51,7 +51,7 @@ async def test_a_trace_goes_the_way_of_data_and_disturbs_nobody(plain, security)
     async with running(subscriber, publisher):
         await gets_through(publisher, subscriber)
         publisher.pause()
-        await until(lambda: subscriber.came[publisher.sent - 1] > 0, "all came", deadline_s=60)
+        await until(lambda: subscriber.came[publisher.sent - 1] > 0, "all came")
         before = subscriber.came.total()
         await eventually(agents[1], lambda told: len(told["names"]) == 3, "all are named")
 
@@ -93,21 +93,17 @@ async def test_two_ways_meet_and_a_hop_that_is_silent_is_told(plain):
         await gets_through(publisher, *subscribers)
 
         async def both_ways():
-            end_s = asyncio.get_running_loop().time() + DEADLINE_S
-            while True:
-                code, told = await traced(agents[1], "a/b")
-                if {(1, 2), (1, 3), (2, 4), (3, 4)} <= set(told):
-                    return code, told
-                assert asyncio.get_running_loop().time() < end_s, told
+            code, told = await traced(agents[1], "a/b")
+            return (code, told) if {(1, 2), (1, 3), (2, 4), (3, 4)} <= set(told) else None
 
-        code, told = await both_ways()
+        code, told = await until(both_ways, "a trace takes both ways")
         assert code == 0
         assert sorted(told[hop]["first"] for hop in ((2, 4), (3, 4))) == [False, True]
         assert [told[hop]["delivers"] for hop in ((1, 2), (1, 3))] == [True, True]
 
         took_s = ASKED_WITHIN_S
         while took_s >= ASKED_WITHIN_S:
-            await both_ways()
+            await until(both_ways, "again")
             begun_s = asyncio.get_running_loop().time()
             agents[2].pause()
             try:
@@ -126,7 +122,7 @@ async def test_rules_of_a_link_stop_a_trace_as_they_stop_data(plain, tmp_path):
     rule = f'[[neighbours]]\nid = 2\nurl = "{two.url}"\nexport = ["open/#"]'
     first = await plain.agent(1, one, more=rule)
     await plain.agent(2, two, one.url)
-    await eventually(first, linked(2), "linked", deadline_s=DEADLINE_S)
+    await eventually(first, linked(2), "linked")
     subscriber = Subscriber(two.port, "#", client_id="sub")
     wide = Subscriber(two.port, "+/x", client_id="wide")
     publisher = Publisher(one.port, "open/x", client_id="pub", rate_hz=20)
@@ -146,7 +142,7 @@ async def test_orders_that_are_none_are_counted_and_too_many_are_let_lie(plain):
     answers = []
     reader.on_publishes = lambda link, chunk, publishes: answers.extend(publishes)
     async with running(reader):
-        await until(lambda: reader.link.subscribed, "subscribed", deadline_s=DEADLINE_S)
+        await until(lambda: reader.link.subscribed, "subscribed")
         for payload in (
             b"",
             b"{}",
@@ -158,9 +154,6 @@ async def test_orders_that_are_none_are_counted_and_too_many_are_let_lie(plain):
             reader.link.publish("$fed/fed/trace", b'{"token": "t", "topic": "x"}')
 
         await eventually(
-            agents[1],
-            lambda status: status["tracing"]["malformed"] == 4 and answers,
-            "orders came",
-            deadline_s=DEADLINE_S,
+            agents[1], lambda status: status["tracing"]["malformed"] == 4 and answers, "orders came"
         )
     assert len(answers) < 100

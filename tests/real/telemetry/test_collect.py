@@ -63,26 +63,27 @@ async def traffic(brokers):
         yield
 
 
+def ends_of(lines):
+    """The last batch of each spool."""
+    ends = {}
+    for broker, spool, batch, _ in lines:
+        ends[broker, spool] = max(batch, ends.get((broker, spool), 0))
+    return ends
+
+
 def newest(agents):
     """Where the spools end now."""
-    ends = {}
-    for agent in agents:
-        for broker, spool, batch, _ in spooled_lines(agent.state_dir):
-            ends[broker, spool] = max(batch, ends.get((broker, spool), 0))
-    return ends
+    return ends_of(place for agent in agents for place in spooled_lines(agent.state_dir))
 
 
 async def caught_up(collector, ends):
     """Wait until ``ends`` are landed."""
-    end_s = time.monotonic() + 3 * DEADLINE_S
-    while True:
-        landed = {}
-        for broker, spool, batch, _ in landed_lines(collector.landing):
-            landed[broker, spool] = max(batch, landed.get((broker, spool), 0))
-        if all(landed.get(key, 0) >= last for key, last in ends.items()):
-            return
-        assert time.monotonic() < end_s, (ends, landed, collector.log_tail(20))
-        await asyncio.sleep(0.1)
+
+    def landed():
+        now = ends_of(landed_lines(collector.landing))
+        return all(now.get(key, 0) >= last for key, last in ends.items())
+
+    await until(landed, lambda: collector.log_tail(20), deadline_s=3 * DEADLINE_S)
 
 
 def assert_landed_as_spooled(collector, agents, ends):
@@ -171,11 +172,10 @@ async def test_stopping_lands_what_is_in_memory_and_until_then_the_pages_tell_of
     await plain.agent(7, broker, more=QUICK)
     slow = "[files]\nrotate_ms = 3600000\n"
     async with collecting(tmp_path / "collector", broker.url, sections=slow) as collector:
-        spool = {"taken": 0}
-        end_s = time.monotonic() + DEADLINE_S
-        while spool["taken"] < 5:
-            assert time.monotonic() < end_s, spool
-            spool = next(iter((await collector.status())["spools"]), spool)
+        status = await eventually(
+            collector, lambda s: [k for k in s["spools"] if k["taken"] >= 5], "five are taken"
+        )
+        (spool,) = status["spools"]
         _, page = await get(collector.http_port, "/metrics", who="collector")
         code, _ = await get(collector.http_port, "/readyz", who="collector")
         assert not landed_lines(collector.landing)

@@ -82,6 +82,7 @@ async def test_what_agents_count_is_what_clients_sent_and_got(tmp_path, qos):
             await until(lambda: source.sent - 1 in near.came, "the last one arrives")
         for agent in agents:
             await agent.stop()
+            assert list((agent.state_dir / "metrics").glob(".*.open")) == [], "all are whole"
 
         came = {1: 0, 2: sum(near.came.values()), 3: sum(far.came.values())}
         delivered = {a: records_of(agent, "deliveries") for a, agent in enumerate(agents, 1)}

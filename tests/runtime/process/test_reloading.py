@@ -56,12 +56,10 @@ def file():
 
 
 @contextlib.asynccontextmanager
-async def following(file):
+async def following(file, prepare=lambda new: new.links.cost):
     asked = reload_requested()
     source = Source(file.read, reloaded, file.levels.append)
-    made = Reloader(
-        settings(), source, asked, prepare=lambda new: new.links.cost, follow=file.follow
-    )
+    made = Reloader(settings(), source, asked, prepare=prepare, follow=file.follow)
     try:
         async with made.following(file.telling):
             yield made
@@ -128,16 +126,11 @@ async def test_what_cannot_be_prepared_changes_nothing(file):
     def prepare(new):
         raise OSError(2, "No such file", "client.pem")
 
-    asked = reload_requested()
-    made = Reloader(
-        settings(), Source(file.read, reloaded, file.levels.append), asked, prepare=prepare
-    )
     file.content = settings(log={"level": "debug"})
+    async with following(file, prepare) as made:
+        (line,) = await reload(file)
 
-    with structlog.testing.capture_logs() as logged:
-        await made.reload()
-
-    assert "client.pem" in logged[0]["reason"]
+    assert "client.pem" in line["reason"]
     assert (made.settings, file.levels) == (settings(), [])
 
 

@@ -46,19 +46,17 @@ def test_there_is_time_where_the_machine_and_the_thread_have_some(
     assert spare() == there_is
 
 
-def test_it_stays_until_much_less_is_unused(machine, spare):
+@pytest.mark.parametrize(
+    "shares",
+    [
+        [(0.5, 0.1), (0.2, 0.1), (0.1, 0.1), (0.2, 0.1), (0.4, 0.1)],
+        [(0.5, 0.1), (0.5, 0.7), (0.5, 0.9), (0.5, 0.7), (0.5, 0.15)],
+    ],
+)
+def test_it_stays_until_much_less_is_unused_or_the_thread_takes_most(machine, spare, shares):
     told = []
-    for idle in (0.5, 0.2, 0.1, 0.2, 0.4):
-        machine.passes(idle=idle, own=0.1)
-        told.append(spare())
-
-    assert told == [True, True, False, False, True]
-
-
-def test_it_stays_until_the_thread_itself_takes_most_of_a_processor(machine, spare):
-    told = []
-    for own in (0.1, 0.7, 0.9, 0.7, 0.15):
-        machine.passes(idle=0.5, own=own)
+    for idle, own in shares:
+        machine.passes(idle=idle, own=own)
         told.append(spare())
 
     assert told == [True, True, False, False, True]
