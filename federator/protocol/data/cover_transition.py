@@ -23,10 +23,14 @@ which looks at no more than ``at_once`` filters: changes are read one after the 
 ones are sorted into arriving and retiring filters, and each stage issues its orders part by part
 before its mark. A leaving filter stays subscribed until all that replace it are.
 
+A transition outlives its connection: the next one subscribes what stood, identifiers included, and
+goes on from there. Without a connection filters are subscribed that overlap no leaving one; all
+else waits, so that a connection never begins with two that overlap and cannot be told apart.
+
 A session that outlives its connection meanwhile queues publications for the subscriptions that it
 had when the connection broke: copies in pairs, if that was during a transition, perhaps one of a
-process that was killed. So a connection that finds its session first sends a mark, and until the
-mark comes it expects either kind.
+process that was killed. So a connection that finds its session expects either kind of copy until
+its first mark comes.
 
 Source: OASIS MQTT 5.0, sections 3.3.4 and 3.8.4.
 """
@@ -75,7 +79,6 @@ class Stage(Enum):
     """The stage of a transition."""
 
     STEADY = auto()
-    RESUMING = auto()
     ARRIVING = auto()
     RETIRING = auto()
     PLAIN = auto()
@@ -90,6 +93,7 @@ class CoverTransition:
 
     at_once: int = AT_ONCE
     stage: Stage = Stage.STEADY
+    resuming: bool = False  # until the first mark, copies for any filters may come
     # The filters it unsubscribes; empty later.
     retiring: FilterTrie = field(default_factory=FilterTrie)
     arriving: FilterTrie = field(default_factory=FilterTrie)  # the filters it subscribes instead
@@ -98,7 +102,8 @@ class CoverTransition:
     given_up: int = 0  # stages that ended without their mark
 
     def __post_init__(self) -> None:
-        self._identifiers = False  # connected to a broker that supports them
+        self._up = False
+        self._identifiers = True  # the broker supports them, as far as is known
         # Changes not read yet: (filter, is wanted).
         self._news: deque[Iterator[tuple[str, bool]]] = deque()
         self._to_add: dict[str, None] = {}  # in order of arrival, like those below
@@ -116,8 +121,17 @@ class CoverTransition:
     @property
     def unfinished(self) -> bool:
         """Whether there is work to do that need not wait for the broker."""
-        waiting = self.stage is Stage.STEADY and (self._to_add or self._to_remove)
-        return bool(self._news or self._gone or waiting) or self._unsent is not None
+        waiting = self._is_idle and (self._to_add or self._to_remove)
+        return bool(self._news or self._gone or (self._up and (waiting or self._has_orders)))
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.stage is Stage.STEADY and not self.resuming
+
+    @property
+    def _has_orders(self) -> bool:
+        """Whether orders of this stage are left, its mark included."""
+        return self._unsent is not None
 
     @property
     def waits(self) -> bool:
@@ -145,37 +159,24 @@ class CoverTransition:
         return _merged(done)
 
     def on_up(self, *, identifiers: bool, session_present: bool) -> list[Order]:
-        """Handle a new connection; all wanted filters are being subscribed plainly.
+        """Handle a new connection, on which everything ordered so far is being subscribed.
 
         Args:
             identifiers: The broker supports Subscription Identifiers.
             session_present: It has kept our session.
         """
-        self._identifiers = identifiers
+        self._up, self._identifiers = True, identifiers
         self._work = iter(())
-        if not (identifiers and session_present):
-            return []
-        self.stage = Stage.RESUMING
-        self.marked = True
+        self.resuming = identifiers and session_present
+        self.marked = self.resuming or (identifiers and self.stage is not Stage.STEADY)
+        if self._is_idle or self._has_orders:
+            return self.go_on()
         return [self._first_of_stage()]
 
-    def on_down(self) -> list[Order]:
-        """The connection is gone, with identifiers and pairs: go to the wanted cover at once."""
-        unsent = self._unsent or ()
-        to_add, to_remove = [*self._to_add], [*self._to_remove]
-        if self.stage is Stage.ARRIVING:
-            to_add += unsent
-            to_remove += self._retiring
-        elif self.stage is Stage.RETIRING:
-            to_remove += unsent
-        self._news.appendleft(_news(to_remove, to_add))
-        self._identifiers = self.marked = False
-        self.stage = Stage.STEADY
-        self.retiring, self.arriving, self._leaving = FilterTrie(), FilterTrie(), FilterTrie()
-        self._retiring, self._arriving, self._to_add, self._to_remove = {}, {}, {}, {}
-        self._gone.clear()
-        self._unsent, self._work = None, iter(())
-        return self.go_on()
+    def on_down(self) -> None:
+        """Wait for the next connection: this one's mark, if there was one, will not come."""
+        self._up = self.resuming = False
+        self._work = iter(())
 
     def on_mark(self, number: int, *, answered: bool) -> list[Order]:
         """Handle a mark that came back.
@@ -203,7 +204,7 @@ class CoverTransition:
     @property
     def _is_silent(self) -> bool:
         """Whether no mark is on its way: there is none, or orders must go out before it."""
-        return self.stage is Stage.STEADY or self._unsent is not None
+        return self._is_idle or self._has_orders or not self._up
 
     def _steps(self) -> Iterator[Order | None]:
         """All work to do: for each filter looked at an order, or nothing."""
@@ -214,6 +215,8 @@ class CoverTransition:
             elif self._news:
                 yield from self._read(self._news[0])
                 self._news.popleft()
+            elif not self._up:
+                return
             elif self._unsent:
                 yield self._stage_order(self._unsent.popleft())
             elif self._unsent is not None:
@@ -274,15 +277,17 @@ class CoverTransition:
         self.marked = True
 
     def _collides(self, filter: str) -> bool:
-        """Whether ``filter`` overlaps a leaving one, at a broker where that needs a transition."""
-        return self._identifiers and self._leaving.overlaps(filter)
+        """Whether ``filter`` overlaps a leaving one, where that needs a transition."""
+        return (self._identifiers or not self._up) and self._leaving.overlaps(filter)
 
     def _stage_order(self, filter: str) -> Order:
         if self.stage is Stage.RETIRING:
             return Unsubscribe((filter,))
-        return Subscribe((filter,), self.identifier if self.stage is Stage.ARRIVING else None)
+        labelled = self.stage is Stage.ARRIVING and self._identifiers
+        return Subscribe((filter,), self.identifier if labelled else None)
 
     def _next_stage(self, *, drained: bool) -> list[Order]:
+        self.resuming = False
         if self.stage is Stage.ARRIVING:
             self.stage = Stage.RETIRING
             self._unsent = deque(self._retiring)

@@ -9,6 +9,7 @@ Source: docs/ARCHITECTURE.md, "When the cover changes".
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, assert_never
 
 import structlog
@@ -137,7 +138,7 @@ class CoverSubscriber:
         )
 
     def on_down(self) -> None:
-        self._perform(self._transition.on_down())
+        self._transition.on_down()
 
     def once(
         self, chunk: memoryview, publishes: Iterable[Inbound]
@@ -164,8 +165,8 @@ class CoverSubscriber:
     def _on_mark(self, number: int) -> None:
         transition = self._transition
         altered = transition.altered
-        if transition.stage is transitions.Stage.RESUMING:
-            altered = self.link.wanted_filters
+        if transition.resuming:
+            altered = chain(altered, self.link.wanted_filters)
         self._perform(transition.on_mark(number, answered=self.link.answered(altered)))
 
     def _on_silence(self) -> None:
@@ -197,7 +198,7 @@ class CoverSubscriber:
         transition = self._transition
         self.sorting = transition.marked
         expected = None
-        if transition.stage is not transitions.Stage.RESUMING:
+        if not transition.resuming:
             expected = transition.retiring, transition.arriving, transition.identifier
         if self._expected != expected:
             self._expected = expected
@@ -205,7 +206,7 @@ class CoverSubscriber:
                 self._copies.expect_any()
             else:
                 self._copies.expect(*expected)
-        if transition.stage is transitions.Stage.STEADY:
+        if transition.stage is transitions.Stage.STEADY and not transition.resuming:
             self._timer.set(None)
 
 

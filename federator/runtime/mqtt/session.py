@@ -61,7 +61,11 @@ class MqttSession:
         if not ack.session_present:
             self._received.clear()
             self.number += 1
-        self.subscriptions.resume(session_present=ack.session_present, out=out)
+        self.subscriptions.resume(
+            session_present=ack.session_present,
+            out=out,
+            identifiers=limits.subscription_ids_available,
+        )
         self.window.resume(limits, session_present=ack.session_present, out=out, died=died)
         return limits
 

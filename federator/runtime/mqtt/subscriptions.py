@@ -134,9 +134,15 @@ class Subscriptions:
         for pattern in patterns:
             self._former.put(pattern, None)
 
-    def resume(self, *, session_present: bool, out: Out) -> None:
-        """On a new connection, subscribe everything wanted and unsubscribe the rest."""
+    def resume(self, *, session_present: bool, out: Out, identifiers: bool = True) -> None:
+        """On a new connection, subscribe everything wanted and unsubscribe the rest.
+
+        ``identifiers``: the broker supports Subscription Identifiers.
+        """
         self._connected = True
+        for pattern, request in self._wanted.items():
+            if request.identifier is not None and not identifiers:
+                self._wanted[pattern] = msgspec.structs.replace(request, identifier=None)
         if not session_present:
             self._former.clear()
             self._granted.clear()
@@ -149,9 +155,6 @@ class Subscriptions:
     def suspend(self) -> None:
         """The connection is lost: count unanswered filters as not granted."""
         self._connected = False
-        for pattern, request in self._wanted.items():
-            if request.identifier is not None:
-                self._wanted[pattern] = msgspec.structs.replace(request, identifier=None)
         self._changes.clear()
         for packet_id in self._unanswered:
             self._ids.release(packet_id)

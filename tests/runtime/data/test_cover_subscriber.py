@@ -227,7 +227,11 @@ class World:
     def connect(self, *, session_present=False):
         out = []
         self.link.connected = True
-        self.link.subscriptions.resume(session_present=session_present, out=out)
+        self.link.subscriptions.resume(
+            session_present=session_present,
+            out=out,
+            identifiers=self.link.limits.subscription_ids_available,
+        )
         self.broker.incoming.extend(out)
         self.subscriber.on_up(session_present=session_present)
 
@@ -382,6 +386,16 @@ cuts = st.lists(st.sampled_from([("cut",), ("connect",)]), max_size=4)
 
 
 @given(st.tuples(steps, cuts, steps, cuts, steps), sizes)
+@example(
+    (
+        [("cut",), ("want", frozenset({"a/#"})), ("go_on",), ("connect",), ("handle",)],
+        [],
+        [("publish", "a/b", 0, 0)],
+        [],
+        [],
+    ),
+    1,
+)
 async def test_a_connection_lost_in_the_middle_ends_in_the_wanted_state_and_doubles_nothing(
     parts, at_once
 ):

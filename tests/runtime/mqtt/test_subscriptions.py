@@ -190,9 +190,10 @@ class Stage:
         self.subscriptions.suspend()
         self.table.incoming.clear()
 
-    def _connect(self, out):
+    def _connect(self, out, *options):
         """The broker still has our session."""
-        self.subscriptions.resume(session_present=True, out=out)
+        identifiers = "--no-id" not in options
+        self.subscriptions.resume(session_present=True, out=out, identifiers=identifiers)
 
     def _save(self, out):
         self.saved = dict(self.table.filters)
