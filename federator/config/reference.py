@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from annotated_types import Interval
 
@@ -173,16 +173,19 @@ file = "/etc/federator/operators"
 """
 
 
+DAEMONS: Final[dict[str, tuple[type[Section], str]]] = {
+    "agent": (Settings, _HEAD),
+    "gateway": (GatewaySettings, _GATEWAY_HEAD),
+    "collector": (CollectorSettings, _COLLECTOR_HEAD),
+    "steerer": (SteererSettings, _STEERER_HEAD),
+    "console": (ConsoleSettings, _CONSOLE_HEAD),
+}
+"""The settings of each daemon, and what its reference begins with."""
+
+
 def reference() -> str:
     """All keys of all daemons as Markdown, with type, default and meaning."""
-    daemons: tuple[tuple[str, type[Section]], ...] = (
-        (_HEAD, Settings),
-        (_GATEWAY_HEAD, GatewaySettings),
-        (_COLLECTOR_HEAD, CollectorSettings),
-        (_STEERER_HEAD, SteererSettings),
-        (_CONSOLE_HEAD, ConsoleSettings),
-    )
-    return "\n".join(block for head, root in daemons for block in (head, *_sections(root)))
+    return "\n".join(block for root, head in DAEMONS.values() for block in (head, *_sections(root)))
 
 
 def meanings(section: type[Section]) -> dict[str, str]:

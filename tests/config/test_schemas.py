@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from federator.config.schemas import ROOTS, schema, schema_file
+from federator.config.reference import DAEMONS
+from federator.config.schemas import schema, schema_file
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = {
@@ -30,7 +31,7 @@ def errors(daemon, text):
     ]
 
 
-@pytest.mark.parametrize("daemon", ROOTS)
+@pytest.mark.parametrize("daemon", DAEMONS)
 def test_the_file_for_editors_is_current_and_a_schema(daemon):
     """Write it again with `federator check-config --schema DAEMON`, by way of another file."""
     kept = json.loads(schema_file(daemon).read_text("utf-8"))
@@ -39,7 +40,7 @@ def test_the_file_for_editors_is_current_and_a_schema(daemon):
     assert kept == schema(daemon)
 
 
-@pytest.mark.parametrize("daemon", ROOTS)
+@pytest.mark.parametrize("daemon", DAEMONS)
 def test_every_key_that_the_reference_tells_of_is_described(daemon):
     made = schema(daemon)
     tables = [made, *made["$defs"].values()]
@@ -60,7 +61,7 @@ def test_shipped_configurations_are_valid(daemon, name):
     assert lacks == []  # what containers lack comes from their environment
 
 
-@pytest.mark.parametrize("daemon", ROOTS)
+@pytest.mark.parametrize("daemon", DAEMONS)
 def test_an_installed_configuration_names_the_schema_that_the_package_brings(daemon):
     (name, *_) = EXAMPLES[daemon]
     first = (ROOT / name).read_text("utf-8").splitlines()[0]

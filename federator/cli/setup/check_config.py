@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from federator.cli.options import config_option, json_option, named, print_result, settings_from
-from federator.config.reference import reference
+from federator.config.reference import DAEMONS, reference
 from federator.config.reload import taken_by_reload
-from federator.config.schemas import ROOTS, schema
+from federator.config.schemas import schema
 from federator.config.settings import Settings
 from federator.runtime.storage.state_dir import require_room
 
@@ -19,7 +19,7 @@ from federator.runtime.storage.state_dir import require_room
 @click.option(
     "--schema",
     "schema_of",
-    type=click.Choice(list(ROOTS)),
+    type=click.Choice(list(DAEMONS)),
     help="Print the JSON Schema of what this daemon reads, for editors.",
 )
 @json_option

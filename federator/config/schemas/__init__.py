@@ -7,26 +7,13 @@ line, ``#:schema FILE``, which taplo and Even Better TOML read.
 """
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from federator.config.all_brokers.collector import CollectorSettings
-from federator.config.all_brokers.console import ConsoleSettings
-from federator.config.all_brokers.steerer import SteererSettings
-from federator.config.gateway import GatewaySettings
-from federator.config.reference import meanings
+from federator.config.reference import DAEMONS, meanings
 from federator.config.section import Section, keys_of
-from federator.config.settings import Settings
 from federator.config.validation import adapter
-
-ROOTS: Final[dict[str, type[Section]]] = {
-    "agent": Settings,
-    "gateway": GatewaySettings,
-    "collector": CollectorSettings,
-    "steerer": SteererSettings,
-    "console": ConsoleSettings,
-}
 
 
 class _Described(GenerateJsonSchema):
@@ -52,8 +39,9 @@ class _Described(GenerateJsonSchema):
 
 
 def schema(daemon: str) -> dict[str, Any]:
-    """The schema of a daemon's configuration; ``daemon`` is one of ``ROOTS``."""
-    made = adapter(ROOTS[daemon]).json_schema(schema_generator=_Described)
+    """The schema of a daemon's configuration; ``daemon`` is one of ``DAEMONS``."""
+    root, _ = DAEMONS[daemon]
+    made = adapter(root).json_schema(schema_generator=_Described)
     title = f"Configuration of federator: {daemon}"
     return {"$schema": _Described.schema_dialect, "title": title, **made}
 
