@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
+import pyarrow as pa
 import pytest
 from federator_analytics.dashboard.app import fragments
 from federator_analytics.digest.figures import SUMMARY_VERSION, summarise
@@ -174,7 +175,9 @@ def test_a_new_name_is_in_the_next_picture_of_the_same_topology():
     def drawing(name):
         rows = {"brokers": [{"broker": id, "name": name} for id in (1, 2)]}
         rows["links"] = [{"a": 1, "b": 2, "up_share": 1.0}]
-        tables = tables_of(lambda table, most: rows.get(table, ()))
+        tables = tables_of(
+            lambda choice: choice.take(pa.Table.from_pylist(rows.get(choice.name, [])))
+        )
         return topology(liveness(tables), ())
 
     assert "broker one (1): alive" in drawing("one")
@@ -280,7 +283,7 @@ def test_a_table_with_more_rows_than_are_read_is_said_to_be_cut(tmp_path):
     tables = read_tables(tmp_path)
 
     assert len(tables["events"]) == ROWS_MAX
-    assert tables.cut == {"events"}
+    assert tables.cut == {"events": event["window_start"]}
     assert any("events" in each["text"] for each in summarise(tables, "")["findings"])
 
 
@@ -334,8 +337,9 @@ def test_kinds_beyond_those_drawn_are_said_to_be_left_out():
     tables = Tables({"events": [*kinds, *(happened(n, "parent_changed") for n in range(30))]})
 
     note = convergence_section(tables, summarise(tables)).blocks[0].note
-    cut = Tables(tables.rows, frozenset({"events"}))
+    cut = Tables(tables.rows, {"events": MADE})
 
     assert note.endswith("Left out: 30 events of one more kind.")
     more = convergence_section(cut, summarise(cut)).blocks[0].note
-    assert more == note + " Only the first 54 events were read."
+    whole = " Whole from 2026-05-04 12:00:00 UTC on: the table is longer than is read."
+    assert more == note + whole

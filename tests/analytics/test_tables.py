@@ -2,9 +2,19 @@
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from federator_analytics.digest.tables import part_files
+from federator_analytics.digest import tables as digest
+from federator_analytics.digest.tables import part_files, read_tables
 from federator_analytics.jobs import tables
-from federator_analytics.jobs.tables import Windows, append, append_windows, save, write
+from federator_analytics.jobs.tables import (
+    Windows,
+    append,
+    append_windows,
+    collect_tables,
+    save,
+    write,
+)
+
+from tests.analytics.example_tables import example, write_tables
 
 
 def rows(*values):
@@ -71,3 +81,17 @@ def test_a_table_that_is_kept_is_the_same_file_in_the_new_version(tmp_path, spar
     assert kept.samefile(first)
     assert (tmp_path / "events").resolve() == tmp_path / "_versions" / "2" / "events"
     assert pq.read_table(tmp_path / "span")["x"].to_pylist() == [2]
+
+
+def test_below_a_url_the_same_rows_of_a_long_table_are_read_as_on_a_disk(
+    tmp_path, spark, monkeypatch
+):
+    write_tables(tmp_path, example())
+    monkeypatch.setattr(digest, "ROWS_MAX", 20)
+
+    below, there = read_tables(tmp_path), collect_tables(spark, tmp_path.as_uri())
+
+    assert {"events", "delay_over_time", "loss"} < below.cut.keys()
+    assert there.cut == below.cut
+    for name in ("events", "delay_over_time", "brokers", "span"):
+        assert sorted(map(str, there[name])) == sorted(map(str, below[name]))

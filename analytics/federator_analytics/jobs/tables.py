@@ -9,7 +9,6 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -17,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import Row as SparkRow
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from federator_analytics.digest.tables import Tables, tables_of
+from federator_analytics.digest.tables import LAST_OF, Choice, Tables, tables_of
 from federator_analytics.jobs.staging import as_one_file, side_by_side
 from federator_analytics.schemas.reports import REPORT_TABLES
 from federator_analytics.transforms.report import Planned
@@ -156,15 +155,10 @@ def _point(link: Path, target: Path) -> None:
 def collect_tables(spark: SparkSession, home: str) -> Tables:
     """What ``read_tables`` reads, below a URL."""
 
-    def read(name: str, most: int) -> list[dict[str, object]]:
-        return [*map(_in_utc, spark.read.parquet(f"{home}/{name}").limit(most).collect())]
+    def read(choice: Choice) -> None:
+        table = spark.read.parquet(f"{home}/{choice.name}")
+        if choice.key is not None:
+            table = table.orderBy(F.desc(choice.key))
+        choice.take((table if choice.name in LAST_OF else table.limit(choice.most + 1)).toArrow())
 
     return tables_of(read)
-
-
-def _in_utc(row: SparkRow) -> dict[str, object]:
-    """Spark hands instants over in the zone of this process, without saying so."""
-    return {
-        key: value.astimezone(UTC) if isinstance(value, datetime) else value
-        for key, value in row.asDict().items()
-    }

@@ -18,6 +18,7 @@ from federator_analytics.report.parts import (
     heat_map,
     left_out,
     table,
+    whole_since,
 )
 from federator_analytics.report.vega import DELAY_COLUMNS, QUANTILE_COLUMNS, SMALL, WIDE, Spec, draw
 
@@ -83,7 +84,7 @@ def over_time(tables: Tables) -> Block | None:
     return Block(
         "Over time",
         "Per window: half of the pairs lie below the lower line; the upper line is the slowest "
-        "hundredth of whichever pair was slowest.",
+        "hundredth of whichever pair was slowest." + whole_since(tables, "delay_over_time"),
         draw(spec, data, label, width=WIDE, height=220),
         draw(spec, data, label, width=SMALL, height=180),
         grid(
