@@ -6,7 +6,11 @@ rows are read, of another those with the most publications, bytes or losses; and
 which tables were cut, and from when on they are whole.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,8 +30,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ROWS_MAX = 200_000
 """Rows read of one table. 200,000 take about 2 s and 300 MB."""
+ROWS_AT_ONCE = 5_000
+"""Rows made at a time: meanwhile no other thread runs."""
 QUARANTINE_ROWS_MAX = 200
 """Bad lines shown at most; how many there are is in ``quarantine_counts``."""
+TRIES = 10
+"""How often a version is looked for: each time a writer must have removed it within an instant."""
 
 NAMES = (
     "span", "delay", "delay_over_time", "hop_times", "overhead", "control_by_kind", "loss",
@@ -99,8 +107,8 @@ class Choice:
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows that were chosen, in the order of the table."""
-        found: list[dict[str, Any]] = [] if self._rows is None else self._rows.to_pylist()
-        return found
+        parts = [] if self._rows is None else self._rows.to_batches(ROWS_AT_ONCE)
+        return [row for part in parts for row in part.to_pylist()]
 
     def cut(self) -> Mapping[str, datetime | None]:
         """This table, if rows were left out, as in ``Tables``."""
@@ -158,13 +166,64 @@ def version_of(folder: Path) -> Path:
     return last.resolve().parent if last.is_symlink() else folder
 
 
-def read_tables(folder: Path) -> Tables:
-    """All tables below ``folder``; a table that is not there has no rows.
+@contextmanager
+def held_version(folder: Path) -> Iterator[Path]:
+    """``version_of`` the folder; no writer removes it while inside.
 
-    Raises ``InputError``: a file is not Parquet, or was replaced while it was read: read again.
+    Raises ``InputError``: it was gone each time, as soon as it was found.
     """
-    home = version_of(folder)
-    return tables_of(lambda choice: _read(home / choice.name, choice))
+    for _ in range(TRIES):
+        home = version_of(folder)
+        if home == folder:  # tables that nobody switches
+            yield home
+            return
+        try:
+            held = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            if is_locked(held, fcntl.LOCK_SH) and home.exists():
+                yield home
+                return
+        finally:
+            os.close(held)
+    raise InputError(f"{folder}: the tables are being replaced")
+
+
+def is_locked(fd: int, how: int) -> bool:
+    """Lock a file or folder until ``fd`` is closed; False if somebody else has it locked.
+
+    A file system without locks keeps nobody apart: there we are told that it is locked.
+    """
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def remove_version(home: Path) -> None:
+    """Remove a version, unless somebody holds it or it is not ours to remove."""
+    try:
+        folder = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if is_locked(folder, fcntl.LOCK_EX):
+            shutil.rmtree(home, ignore_errors=True)
+    finally:
+        os.close(folder)
+
+
+def read_tables(folder: Path) -> Tables:
+    """All tables below ``folder``, of one version; a table that is not there has no rows.
+
+    Raises ``InputError``: a file is not Parquet, or the tables are being replaced: read again.
+    """
+    with held_version(folder) as home:
+        return tables_of(lambda choice: _read(home / choice.name, choice))
 
 
 def tables_of(read: Callable[[Choice], None]) -> Tables:

@@ -1,8 +1,9 @@
 """Report tables on disk: Parquet folders, of which a reader sees the old or the new, whole.
 
 Each run writes ``_versions/<n>/<table>`` and then points ``<table>`` there, a symbolic link that
-is renamed into place. The version before is kept for readers that have it open. On object storage,
-where nothing can be renamed, a table is overwritten in place.
+is renamed into place. The version before is kept for other readers, and one that our own reader
+holds until it is read. One program writes below a folder at a time. On object storage, where
+nothing can be renamed or locked, a table is overwritten in place.
 """
 
 import os
@@ -19,7 +20,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from federator_analytics.digest.tables import LAST_OF, Choice, Tables, tables_of
+from federator_analytics.digest.tables import (
+    LAST_OF,
+    Choice,
+    Tables,
+    remove_version,
+    tables_of,
+)
 from federator_analytics.jobs.staging import as_one_file, side_by_side
 from federator_analytics.schemas.reports import REPORT_TABLES
 from federator_analytics.transforms.report import Planned
@@ -132,7 +139,7 @@ def write(
     for name in REPORT_TABLES:
         _point(root / name, Path(VERSIONS, str(version), name))
     for old in known[: len(known) + 1 - VERSIONS_KEPT]:
-        shutil.rmtree(versions / str(old), ignore_errors=True)
+        remove_version(versions / str(old))
 
 
 def _link(former: Path, folder: Path) -> None:
