@@ -7,6 +7,7 @@ import pytest
 from federator_analytics.cli import main
 from federator_analytics.cli.submit import ship
 from federator_analytics.errors import UnavailableError
+from federator_analytics.jobs.tables import LOCK, alone_in
 from federator_analytics.session import find_java, is_on_this_machine
 
 from federator import __version__
@@ -178,6 +179,29 @@ def test_a_cluster_of_hadoop_wants_the_folder_of_its_configuration(
     assert "--master yarn: " in err
     assert said in err
     assert not (tmp_path / "out").exists()
+
+
+def test_of_two_writers_to_one_folder_the_second_is_sent_away(here, tmp_path):
+    (tmp_path / "a.jsonl").write_text("")
+    out = tmp_path / "out"
+
+    with alone_in(str(out)):
+        found = [here("report", tmp_path, "--out", out), here("stream", tmp_path, "--out", out)]
+
+    text = f"--out {out}: another report or stream writes there: end it first, or name another"
+    assert found == [(75, f"federator-analytics: {text} folder\n")] * 2
+    assert [path.name for path in out.iterdir()] == [LOCK]
+    with alone_in(str(out)):
+        pass  # the first has ended
+
+
+def test_an_output_that_cannot_be_written_is_one_line(here, tmp_path):
+    (tmp_path / "a.jsonl").write_text("")
+
+    code, err = here("stream", tmp_path, "--out", "/proc/out")
+
+    assert (code, err.count("\n")) == (73, 1)
+    assert "--out /proc/out: No such file or directory: a folder that this user" in err
 
 
 def test_the_shipped_zip_holds_our_code_and_nothing_compiled(tmp_path):

@@ -13,7 +13,7 @@ from federator_analytics.digest.tables import read_tables
 from federator_analytics.digest.units import duration, percent, ratio, some
 from federator_analytics.errors import InputError, InputMissingError, UsageError
 from federator_analytics.jobs import report
-from federator_analytics.jobs.tables import collect_tables
+from federator_analytics.jobs.tables import alone_in, collect_tables
 from federator_analytics.report.page import PAGE, write_page
 from federator_analytics.session import look_for_spark, require_connector, spark_session
 
@@ -56,7 +56,10 @@ def command(
         _folder("--out", out)
     _look_at(inputs)
     look_for_spark(master)
-    with spark_session("federator report", master=master, driver_memory=driver_memory) as spark:
+    with (
+        alone_in(out),
+        spark_session("federator report", master=master, driver_memory=driver_memory) as spark,
+    ):
         for option, url in (*(("INPUT", url) for url in inputs), ("--out", out)):
             require_connector(spark, option, url)
         report.run(spark, inputs, out)

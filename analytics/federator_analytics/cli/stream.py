@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from federator_analytics.cli.spark import Master
 from federator_analytics.errors import UsageError
 from federator_analytics.jobs import stream
+from federator_analytics.jobs.tables import alone_in
 from federator_analytics.session import look_for_spark, require_connector, spark_session
 from federator_analytics.sources.federator_mqtt import register
 from federator_analytics.sources.landing import FILES_PER_TRIGGER, stream_lines
@@ -78,9 +79,12 @@ def command(
         "spark.sql.sources.parallelPartitionDiscovery.threshold": LISTED_HERE,
     }
     look_for_spark(master)
-    with spark_session(
-        "federator stream", master=master, java_options=PLAIN_COLLECTOR, config=few
-    ) as spark:
+    with (
+        alone_in(out),
+        spark_session(
+            "federator stream", master=master, java_options=PLAIN_COLLECTOR, config=few
+        ) as spark,
+    ):
         if live:
             lines = _live_lines(spark, told)
         else:

@@ -6,9 +6,11 @@ holds until it is read. One program writes below a folder at a time. On object s
 nothing can be renamed or locked, a table is overwritten in place.
 """
 
+import fcntl
 import os
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,15 +26,18 @@ from federator_analytics.digest.tables import (
     LAST_OF,
     Choice,
     Tables,
+    is_locked,
     remove_version,
     tables_of,
 )
+from federator_analytics.errors import CannotWriteError, InUseError
 from federator_analytics.jobs.staging import as_one_file, side_by_side
 from federator_analytics.schemas.reports import REPORT_TABLES
 from federator_analytics.transforms.report import Planned
 
 VERSIONS = "_versions"
 VERSIONS_KEPT = 2
+LOCK = ".tables.lock"
 GROWN_ROWS_MAX = 100_000
 """Rows of a file that rows are added to: it is written again each time."""
 _FILE, _MOVING = "part-{:06d}.parquet", "part-moving.parquet"
@@ -106,6 +111,39 @@ def _is_of(rows: pa.Table, windows: Collection[int]) -> pa.ChunkedArray:
     return pc.is_in(rows["window_start"].cast(pa.int64()), wanted)
 
 
+def _on_disk(out: str) -> Path | None:
+    """The folder ``out``; None on object storage."""
+    plain = out.removeprefix("file://")
+    return None if "://" in plain else Path(plain).absolute()
+
+
+@contextmanager
+def alone_in(out: str) -> Iterator[None]:
+    """While inside, nobody else who uses this writes below ``out``; of no effect on object storage.
+
+    Raises:
+        InUseError: Somebody does.
+        CannotWriteError: It is no folder that we may write.
+    """
+    root = _on_disk(out)
+    if root is None:
+        yield
+        return
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        wanted = "a folder that this user may write is wanted"
+        raise CannotWriteError(f"--out {out}: {error.strerror}: {wanted}") from error
+    try:
+        if not is_locked(lock, fcntl.LOCK_EX):
+            wanted = "end it first, or name another folder"
+            raise InUseError(f"--out {out}: another report or stream writes there: {wanted}")
+        yield
+    finally:
+        os.close(lock)
+
+
 def write(
     spark: SparkSession,
     tables: Planned,
@@ -124,10 +162,10 @@ def write(
 
         side_by_side(spark, (partial(save_one, name) for name in tables))
 
-    if "://" in out and not out.startswith("file://"):
+    root = _on_disk(out)
+    if root is None:
         save_below(out)
         return
-    root = Path(out.removeprefix("file://")).absolute()
     versions = root / VERSIONS
     versions.mkdir(parents=True, exist_ok=True)
     known = sorted(int(path.name) for path in versions.iterdir() if path.name.isdigit())
