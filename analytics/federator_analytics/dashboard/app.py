@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from statistics import median_low
 from typing import Any
 
 from jinja2 import Environment
@@ -39,6 +38,7 @@ from federator_analytics.digest.tables import (
     part_files,
     read_tables,
 )
+from federator_analytics.digest.typical import typical_us
 from federator_analytics.digest.units import count, duration, ratio, some
 from federator_analytics.errors import InputError
 from federator_analytics.report.changes import ROUTINE, about, words
@@ -123,15 +123,14 @@ def _delay_tiles(recent: Tables) -> list[Tile]:
         for row in recent["delay_over_time"]
         if row["quality"] != "flagged" and row["delay_us_p50"] is not None
     ]
-    last = max((row["window_start"] for row in rows), default=None)
-    of_last = [row for row in rows if row["window_start"] == last]
-    if not of_last:
+    if not rows:
         return [Tile("delay now", duration(None), "nothing crossed")]
-    middle = median_low(row["delay_us_p50"] for row in of_last)
+    last, typical = list(typical_us(rows).items())[-1]
+    of_last = [row for row in rows if row["window_start"] == last]
     worst = max(of_last, key=lambda row: row["delay_us_p99"])
     way = f"from {worst['origin']} to {worst['destination']}"
     return [
-        Tile("delay now, p50", duration(middle), f"middle pair, window of {last:%H:%M:%S} UTC"),
+        Tile("delay now, p50", duration(typical), f"typical, window of {last:%H:%M:%S} UTC"),
         Tile("delay now, p99", duration(worst["delay_us_p99"]), f"slowest pair, {way}"),
     ]
 
