@@ -36,5 +36,17 @@ class UnavailableError(AnalyticsError):
     exit_code = 69
 
 
+class CannotWriteError(AnalyticsError):
+    """The output cannot be made or written: the operator mends the folder or its permissions."""
+
+    exit_code = 73
+
+
+class InUseError(AnalyticsError):
+    """Another program writes to the output: it will end, or another folder is named."""
+
+    exit_code = 75
+
+
 class DataLossError(InputError):
     """A checkpoint promises records that nobody holds any more."""

@@ -17,10 +17,11 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from federator_analytics.errors import UnavailableError
+from federator_analytics.errors import InputMissingError, UnavailableError
 
 JAVA_WANTED = 17
 """The oldest Java that this Spark runs on."""
@@ -44,6 +45,8 @@ SEGMENT_BYTES_MAX = str(2**28)
 HANDED_BYTES = str(2**25)
 """Blocks of lines that a Python worker gets at a time are so large, if they are several."""
 LOOPBACK = "127.0.0.1"
+YARN_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+"""Where Spark looks for the configuration of a cluster of Hadoop."""
 LATE_OPTIMISED = "".join(
     f" -XX:Tier4{what}Threshold={count}"
     for what, count in {
@@ -57,6 +60,60 @@ LATE_OPTIMISED = "".join(
 runs long enough to be worth it, and what parses and sorts is soon past these counts too."""
 QUIET = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 """An option of the driver's Java: log errors only."""
+
+
+def look_for_spark(master: str | None) -> None:
+    """Check for what Spark needs where it is to run, before it is started and anything is written.
+
+    Args:
+        master: As of ``spark_session``.
+
+    Raises:
+        UnavailableError: Java or the master is missing or too old.
+        InputMissingError: The configuration of the cluster is not there.
+    """
+    if not _is_submitted():
+        find_java()
+    if master is not None and master.startswith("spark://"):
+        knock(master)
+    if master == "yarn":
+        _look_for_yarn()
+
+
+def _is_submitted() -> bool:
+    return "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM
+
+
+def _look_for_yarn() -> None:
+    folders = {name: os.environ[name] for name in YARN_FOLDERS if name in os.environ}
+    if not folders:
+        raise InputMissingError(
+            f"--master yarn: {' or '.join(YARN_FOLDERS)} is not set: the folder of the cluster's "
+            "configuration is wanted"
+        )
+    if not any(map(os.path.isdir, folders.values())):
+        told = ", ".join(f"{name}={folder}" for name, folder in folders.items())
+        raise InputMissingError(
+            f"--master yarn: {told}: no such folder: that of the cluster's configuration is wanted"
+        )
+
+
+def require_connector(spark: SparkSession, option: str, url: str) -> None:
+    """Check that Spark can reach what ``option`` names.
+
+    Raises ``UnavailableError``: it has nothing for URLs of this kind.
+    """
+    if "://" not in url:
+        return
+    scheme, java = urlsplit(url).scheme, spark.sparkContext
+    try:
+        file_system = java._jvm.org.apache.hadoop.fs.FileSystem  # type: ignore[union-attr]
+        file_system.getFileSystemClass(scheme, java._jsc.hadoopConfiguration())
+    except Py4JError as error:
+        wanted = "name it with `submit --packages` (docs/analytics.md, On object storage)"
+        raise UnavailableError(
+            f"{option} {url}: Spark has no connector for {scheme}://: {wanted}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -78,16 +135,13 @@ def spark_session(
         java_options: Further options of Java; likewise.
         config: Further Spark configuration; stronger than ours.
 
-    Raises ``UnavailableError``: Java, Spark or the master is missing or too old.
+    Raises ``UnavailableError``: Spark does not start.
     """
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM
-    if not submitted:
-        find_java()
+    submitted = _is_submitted()
     chosen = _config(
         master, submitted=submitted, driver_memory=driver_memory, java_options=java_options
     )
-    if (told := chosen.get("spark.master", "")).startswith("spark://"):
-        knock(told)
+    told = chosen.get("spark.master", "")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take any python3
     if is_on_this_machine(told):
         stay_on_this_machine(os.environ)
@@ -96,7 +150,7 @@ def spark_session(
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
-    except PySparkRuntimeError as error:
+    except (PySparkRuntimeError, Py4JError) as error:
         first = " ".join(str(error).split())
         raise UnavailableError(f"Spark did not start: {first[:200]}") from error
     if submitted:

@@ -4,8 +4,10 @@ import os
 import zipfile
 
 import pytest
+from federator_analytics.cli import main
 from federator_analytics.cli.submit import ship
 from federator_analytics.errors import UnavailableError
+from federator_analytics.jobs.tables import LOCK, alone_in
 from federator_analytics.session import find_java, is_on_this_machine
 
 from federator import __version__
@@ -114,6 +116,92 @@ def test_a_master_that_is_not_there_is_said_at_once(master):
     assert found.returncode == 69
     assert f"no Spark master at {master} (" in found.stderr
     assert found.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def here(capsys):
+    """Runs a verb that ends before Spark starts in this process; its exit code and errors."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main([*map(str, arguments)])
+        return ended.value.code, capsys.readouterr().err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "value", "wanted"),
+    [
+        *(
+            (verb, "--master", value, "local, local[N], spark://HOST:PORT, yarn or k8s://HOST:PORT")
+            for verb in ("report", "stream", "submit")
+            for value in ("foo", "sc://hub:15002", "local[0]")
+        ),
+        *(
+            (verb, "--driver-memory", value, "a whole number with m or g, such as 2g, from 512m on")
+            for verb in ("report", "submit")
+            for value in ("lots", "2gb", "0g", "2", "100m")
+        ),
+        ("submit", "--executor-memory", "lots", "a whole number with m or g"),
+    ],
+)
+def test_a_value_that_spark_would_answer_with_a_page_of_java_is_one_line(
+    here, tmp_path, verb, option, value, wanted
+):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text("")
+    said = {
+        "report": ["report", tmp_path / "in", "--out", tmp_path / "out"],
+        "stream": ["stream", tmp_path / "in", "--out", tmp_path / "out"],
+        "submit": ["submit", "--master", "local[1]", "report"],
+    }[verb]
+
+    code, err = here(*said, option, value)
+
+    assert (code, err.count("\n")) == (64, 1)
+    assert f"Invalid value for '{option}': {value}: {wanted}" in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("folder", ["", "/nowhere"])
+def test_a_cluster_of_hadoop_wants_the_folder_of_its_configuration(
+    here, tmp_path, monkeypatch, folder
+):
+    (tmp_path / "a.jsonl").write_text("")
+    if folder:
+        monkeypatch.setenv("HADOOP_CONF_DIR", folder)
+
+    code, err = here("report", tmp_path, "--out", tmp_path / "out", "--master", "yarn")
+
+    assert (code, err.count("\n")) == (66, 1)
+    said = "HADOOP_CONF_DIR=/nowhere: no such folder" if folder else "or YARN_CONF_DIR is not set"
+    assert "--master yarn: " in err
+    assert said in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_of_two_writers_to_one_folder_the_second_is_sent_away(here, tmp_path):
+    (tmp_path / "a.jsonl").write_text("")
+    out = tmp_path / "out"
+
+    with alone_in(str(out)):
+        found = [here("report", tmp_path, "--out", out), here("stream", tmp_path, "--out", out)]
+
+    text = f"--out {out}: another report or stream writes there: end it first, or name another"
+    assert found == [(75, f"federator-analytics: {text} folder\n")] * 2
+    assert [path.name for path in out.iterdir()] == [LOCK]
+    with alone_in(str(out)):
+        pass  # the first has ended
+
+
+def test_an_output_that_cannot_be_written_is_one_line(here, tmp_path):
+    (tmp_path / "a.jsonl").write_text("")
+
+    code, err = here("stream", tmp_path, "--out", "/proc/out")
+
+    assert (code, err.count("\n")) == (73, 1)
+    assert "--out /proc/out: No such file or directory: a folder that this user" in err
 
 
 def test_the_shipped_zip_holds_our_code_and_nothing_compiled(tmp_path):

@@ -107,6 +107,24 @@ def test_input_without_a_usable_record_is_said_with_its_reason(report, tmp_path)
 
 
 @pytest.mark.timeout(PATIENT_S)
+@pytest.mark.parametrize("option", ["INPUT", "--out"])
+@pytest.mark.parametrize("url", ["s3a://bucket/metrics", "gs://bucket/metrics"])
+def test_a_url_without_its_connector_is_one_line_and_nothing_is_written(
+    report, tmp_path, option, url
+):
+    land(tmp_path / "in", quiet(1))
+    source, out = (url, tmp_path / "out") if option == "INPUT" else (tmp_path / "in", url)
+
+    code, said, err = report(source, "--out", out, "--page", tmp_path / "page")
+
+    scheme = url.partition("://")[0]
+    assert (code, said, err.count("\n")) == (69, "", 1)
+    assert f"{option} {url}: Spark has no connector for {scheme}://: name it with" in err
+    assert not (tmp_path / "page").exists()
+    assert not list((tmp_path / "out").rglob("*.parquet"))
+
+
+@pytest.mark.timeout(PATIENT_S)
 @pytest.mark.full
 def test_the_dashboard_follows_a_death_that_the_job_finds_in_new_records(report, landed):
     home, _ = landed

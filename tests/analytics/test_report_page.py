@@ -6,15 +6,18 @@ import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
+import pyarrow as pa
 import pytest
 from federator_analytics.dashboard.app import fragments
-from federator_analytics.digest.figures import SUMMARY_VERSION, summarise
+from federator_analytics.digest.figures import SUMMARY_VERSION, summarise, traffic_figures
 from federator_analytics.digest.liveness import liveness
 from federator_analytics.digest.tables import ROWS_MAX, Tables, read_tables, tables_of
+from federator_analytics.digest.units import DASH
 from federator_analytics.errors import InputError
 from federator_analytics.report.changes import KINDS_SHOWN, MARKS, convergence_section
 from federator_analytics.report.page import page, summary_json
 from federator_analytics.report.topology import topology
+from federator_analytics.report.traffic import traffic_section
 from federator_analytics.schemas.reports import REPORT_TABLES
 
 from tests.analytics.example_tables import HOSTILE, NAMES, example, write_table, write_tables
@@ -174,11 +177,32 @@ def test_a_new_name_is_in_the_next_picture_of_the_same_topology():
     def drawing(name):
         rows = {"brokers": [{"broker": id, "name": name} for id in (1, 2)]}
         rows["links"] = [{"a": 1, "b": 2, "up_share": 1.0}]
-        tables = tables_of(lambda table, most: rows.get(table, ()))
+        tables = tables_of(
+            lambda choice: choice.take(pa.Table.from_pylist(rows.get(choice.name, [])))
+        )
         return topology(liveness(tables), ())
 
     assert "broker one (1): alive" in drawing("one")
     assert "broker other (1): alive" in drawing("other")
+
+
+def test_what_a_filter_costs_lies_between_a_copy_per_destination_and_a_way_per_copy():
+    def carried(filter_, origin, destination):
+        pair = {"origin": origin, "destination": destination}
+        return pair | {"filter": filter_, "publications": 5, "bytes": 1_000, "rate_per_s": 1.0}
+
+    def travelled(origin, destination, hops, publications):
+        pair = {"origin": origin, "destination": destination}
+        return pair | {"scope": "pair_hops", "hops": hops, "publications": publications}
+
+    matrix = [carried("a", 1, 2), carried("a", 1, 3), carried("a", 1, 1), carried("b", 1, 4)]
+    ways = [travelled(1, 2, 1, 10), travelled(1, 3, 2, 5), travelled(1, 3, 4, 5)]
+    tables = Tables({"traffic_matrix": matrix, "delay": ways})
+
+    section = traffic_section(tables, {"traffic": traffic_figures(tables)})
+
+    (costs,) = (block for block in section.blocks if block.title == "What filters cost")
+    assert costs.grid.rows == [["a", "2", "2 kB", "4 kB"], ["b", "1", "1 kB", DASH]]
 
 
 def test_the_fullest_links_come_first_where_capacity_is_known_and_nowhere_else(drawn):
@@ -280,7 +304,7 @@ def test_a_table_with_more_rows_than_are_read_is_said_to_be_cut(tmp_path):
     tables = read_tables(tmp_path)
 
     assert len(tables["events"]) == ROWS_MAX
-    assert tables.cut == {"events"}
+    assert tables.cut == {"events": event["window_start"]}
     assert any("events" in each["text"] for each in summarise(tables, "")["findings"])
 
 
@@ -334,8 +358,9 @@ def test_kinds_beyond_those_drawn_are_said_to_be_left_out():
     tables = Tables({"events": [*kinds, *(happened(n, "parent_changed") for n in range(30))]})
 
     note = convergence_section(tables, summarise(tables)).blocks[0].note
-    cut = Tables(tables.rows, frozenset({"events"}))
+    cut = Tables(tables.rows, {"events": MADE})
 
     assert note.endswith("Left out: 30 events of one more kind.")
     more = convergence_section(cut, summarise(cut)).blocks[0].note
-    assert more == note + " Only the first 54 events were read."
+    whole = " Whole from 2026-05-04 12:00:00 UTC on: the table is longer than is read."
+    assert more == note + whole

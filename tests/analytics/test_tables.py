@@ -1,10 +1,27 @@
 """Tables on disk, of which a new version shares files with the former, without Spark."""
 
+import asyncio
+import threading
+import time
+
 import pyarrow as pa
 import pyarrow.parquet as pq
-from federator_analytics.digest.tables import part_files
+from federator_analytics.dashboard import app
+from federator_analytics.digest import tables as digest
+from federator_analytics.digest.tables import held_version, part_files, read_tables, version_of
 from federator_analytics.jobs import tables
-from federator_analytics.jobs.tables import Windows, append, append_windows, save, write
+from federator_analytics.jobs.tables import (
+    VERSIONS,
+    Windows,
+    append,
+    append_windows,
+    collect_tables,
+    save,
+    write,
+)
+from federator_analytics.schemas.reports import REPORT_TABLES
+
+from tests.analytics.example_tables import example, write_tables
 
 
 def rows(*values):
@@ -71,3 +88,67 @@ def test_a_table_that_is_kept_is_the_same_file_in_the_new_version(tmp_path, spar
     assert kept.samefile(first)
     assert (tmp_path / "events").resolve() == tmp_path / "_versions" / "2" / "events"
     assert pq.read_table(tmp_path / "span")["x"].to_pylist() == [2]
+
+
+def next_version(folder):
+    """What a refresh does that finds nothing new."""
+    write(None, {}, str(folder), save, kept=list(REPORT_TABLES))
+
+
+def test_a_version_that_is_read_stays_until_it_was_read(tmp_path):
+    write_tables(tmp_path / VERSIONS / "1", example())
+    next_version(tmp_path)
+
+    with held_version(tmp_path) as home:
+        for _ in range(3):
+            next_version(tmp_path)
+        assert version_of(tmp_path).name == "5"
+        assert len(read_tables(home)["events"]) == len(example()["events"])
+    next_version(tmp_path)
+
+    assert {path.name for path in (tmp_path / VERSIONS).iterdir()} == {"5", "6"}
+
+
+def test_a_dashboard_reads_tables_that_are_replaced_faster_than_it_reads(tmp_path, monkeypatch):
+    write_tables(tmp_path / VERSIONS / "1", example())
+    next_version(tmp_path)
+    monkeypatch.setattr(app, "ANSWER_S", 0)
+    monkeypatch.setattr(app, "LOOK_AGAIN_S", 0)
+    ended = threading.Event()
+
+    def refresh():
+        while not ended.is_set():
+            next_version(tmp_path)
+
+    async def asked():
+        live, answers = app.Live(tmp_path, time.time), []
+        while len({answer["version"] for answer in answers}) < 4:
+            answers.append(await live.answer(""))
+            await asyncio.sleep(0.01)
+        return answers
+
+    refreshing = threading.Thread(target=refresh)
+    refreshing.start()
+    try:
+        answers = asyncio.run(asyncio.wait_for(asked(), 60))
+    finally:
+        ended.set()
+        refreshing.join()
+
+    assert {answer["trouble"] for answer in answers if answer["version"] != "0"} == {""}
+    first = answers[0]
+    assert (first["version"], first["trouble"]) == ("0", "the tables are being read")
+
+
+def test_below_a_url_the_same_rows_of_a_long_table_are_read_as_on_a_disk(
+    tmp_path, spark, monkeypatch
+):
+    write_tables(tmp_path, example())
+    monkeypatch.setattr(digest, "ROWS_MAX", 20)
+
+    below, there = read_tables(tmp_path), collect_tables(spark, tmp_path.as_uri())
+
+    assert {"events", "delay_over_time", "loss"} < below.cut.keys()
+    assert there.cut == below.cut
+    for name in ("events", "delay_over_time", "brokers", "span"):
+        assert sorted(map(str, there[name])) == sorted(map(str, below[name]))

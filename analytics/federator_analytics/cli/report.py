@@ -7,14 +7,15 @@ from typing import Any
 
 import click
 
+from federator_analytics.cli.spark import Master, Memory
 from federator_analytics.digest.figures import summarise
 from federator_analytics.digest.tables import read_tables
 from federator_analytics.digest.units import duration, percent, ratio, some
 from federator_analytics.errors import InputError, InputMissingError, UsageError
 from federator_analytics.jobs import report
-from federator_analytics.jobs.tables import collect_tables
+from federator_analytics.jobs.tables import alone_in, collect_tables
 from federator_analytics.report.page import PAGE, write_page
-from federator_analytics.session import spark_session
+from federator_analytics.session import look_for_spark, require_connector, spark_session
 
 
 @click.command("report")
@@ -23,8 +24,14 @@ from federator_analytics.session import spark_session
 @click.option("--page", "page_dir", metavar="DIR", help="Where page and summary go. [as --out]")
 @click.option("--title", default="", help="Above the page. [the federation's name]")
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json instead of five lines.")
-@click.option("--master", help="Where Spark runs. [all cores of this machine]")
-@click.option("--driver-memory", default="2g", show_default=True, help="Of Spark on this machine.")
+@click.option("--master", type=Master(), help="Where Spark runs. [all cores of this machine]")
+@click.option(
+    "--driver-memory",
+    type=Memory(),
+    default="2g",
+    show_default=True,
+    help="Of Spark on this machine.",
+)
 def command(
     inputs: tuple[str, ...],
     out: str,
@@ -48,7 +55,13 @@ def command(
     if not is_remote:
         _folder("--out", out)
     _look_at(inputs)
-    with spark_session("federator report", master=master, driver_memory=driver_memory) as spark:
+    look_for_spark(master)
+    with (
+        alone_in(out),
+        spark_session("federator report", master=master, driver_memory=driver_memory) as spark,
+    ):
+        for option, url in (*(("INPUT", url) for url in inputs), ("--out", out)):
+            require_connector(spark, option, url)
         report.run(spark, inputs, out)
         tables = collect_tables(spark, out) if is_remote else None
     if tables is None:
@@ -65,6 +78,8 @@ _WANTED = "no record: metrics files (*.jsonl, docs/metrics.md) are wanted"
 
 def _folder(option: str, value: str) -> Path:
     path = Path(value.removeprefix("file://"))
+    if "://" in value.removeprefix("file://"):
+        raise UsageError(f"{option} {value}: a folder of this machine is wanted")
     if path.exists() and not path.is_dir():
         raise UsageError(f"{option} {value}: is a file, and a folder is wanted")
     return path

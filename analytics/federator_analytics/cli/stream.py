@@ -4,9 +4,11 @@ import click
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from federator_analytics.cli.spark import Master
 from federator_analytics.errors import UsageError
 from federator_analytics.jobs import stream
-from federator_analytics.session import spark_session
+from federator_analytics.jobs.tables import alone_in
+from federator_analytics.session import look_for_spark, require_connector, spark_session
 from federator_analytics.sources.federator_mqtt import register
 from federator_analytics.sources.landing import FILES_PER_TRIGGER, stream_lines
 from federator_analytics.sources.live.link import read_options
@@ -47,7 +49,7 @@ each refresh of the tables leaves some 100 MB behind that nobody wants again."""
     metavar="KEY=VALUE",
     help="Of the live source: passwordFile, collectorFile and others (docs/analytics.md).",
 )
-@click.option("--master", help="Spark's; by default all cores of this machine.")
+@click.option("--master", type=Master(), help="Spark's; by default all cores of this machine.")
 def command(
     source: str,
     out: str,
@@ -76,12 +78,17 @@ def command(
         "spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS,
         "spark.sql.sources.parallelPartitionDiscovery.threshold": LISTED_HERE,
     }
-    with spark_session(
-        "federator stream", master=master, java_options=PLAIN_COLLECTOR, config=few
-    ) as spark:
+    look_for_spark(master)
+    with (
+        alone_in(out),
+        spark_session(
+            "federator stream", master=master, java_options=PLAIN_COLLECTOR, config=few
+        ) as spark,
+    ):
         if live:
             lines = _live_lines(spark, told)
         else:
+            require_connector(spark, "INPUT", source)
             lines = stream_lines(spark, source, files_per_trigger=files_per_trigger)
         stream.run(
             spark,

@@ -22,13 +22,13 @@ from typing import Any
 
 import click
 
+from federator_analytics.cli.spark import Master, Memory
 from federator_analytics.errors import UnavailableError
 from federator_analytics.session import (
     LOOPBACK,
     QUIET,
-    find_java,
     is_on_this_machine,
-    knock,
+    look_for_spark,
     stay_on_this_machine,
 )
 
@@ -60,12 +60,10 @@ def submit(what: Submission) -> int:
 
     Raises ``UnavailableError``: Java, spark-submit or the master is missing.
     """
-    find_java()
+    look_for_spark(what.master)
     program = spark_home(what.spark_home) / "bin" / "spark-submit"
     if not program.is_file():
         raise UnavailableError(f"{program} is not there: point --spark-home at a Spark")
-    if what.master.startswith("spark://"):
-        knock(what.master)
     with tempfile.TemporaryDirectory(prefix="federator-submit-") as folder:
         zipped, main = Path(folder, "federator.zip"), Path(folder, "submitted.py")
         ship(zipped)
@@ -141,9 +139,19 @@ def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 @click.command("submit", context_settings={"ignore_unknown_options": False})
-@click.option("--master", required=True, help="spark://HOST:PORT, yarn, k8s://..., local[N].")
-@click.option("--executor-memory", default="2g", show_default=True, help="Of each executor.")
-@click.option("--driver-memory", default="2g", show_default=True, help="Of this machine's part.")
+@click.option(
+    "--master", type=Master(), required=True, help="spark://HOST:PORT, yarn, k8s://..., local[N]."
+)
+@click.option(
+    "--executor-memory", type=Memory(), default="2g", show_default=True, help="Of each executor."
+)
+@click.option(
+    "--driver-memory",
+    type=Memory(),
+    default="2g",
+    show_default=True,
+    help="Of this machine's part.",
+)
 @click.option("--packages", help="Maven packages, comma separated: for object storage.")
 @click.option(
     "--archives",

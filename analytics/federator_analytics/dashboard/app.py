@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from statistics import median_low
 from typing import Any
 
 from jinja2 import Environment
@@ -35,10 +34,11 @@ from federator_analytics.digest.tables import (
     NAMES,
     Row,
     Tables,
+    held_version,
     part_files,
     read_tables,
-    version_of,
 )
+from federator_analytics.digest.typical import typical_us
 from federator_analytics.digest.units import count, duration, ratio, some
 from federator_analytics.errors import InputError
 from federator_analytics.report.changes import ROUTINE, about, words
@@ -123,15 +123,14 @@ def _delay_tiles(recent: Tables) -> list[Tile]:
         for row in recent["delay_over_time"]
         if row["quality"] != "flagged" and row["delay_us_p50"] is not None
     ]
-    last = max((row["window_start"] for row in rows), default=None)
-    of_last = [row for row in rows if row["window_start"] == last]
-    if not of_last:
+    if not rows:
         return [Tile("delay now", duration(None), "nothing crossed")]
-    middle = median_low(row["delay_us_p50"] for row in of_last)
+    last, typical = list(typical_us(rows).items())[-1]
+    of_last = [row for row in rows if row["window_start"] == last]
     worst = max(of_last, key=lambda row: row["delay_us_p99"])
     way = f"from {worst['origin']} to {worst['destination']}"
     return [
-        Tile("delay now, p50", duration(middle), f"middle pair, window of {last:%H:%M:%S} UTC"),
+        Tile("delay now, p50", duration(typical), f"typical, window of {last:%H:%M:%S} UTC"),
         Tile("delay now, p99", duration(worst["delay_us_p99"]), f"slowest pair, {way}"),
     ]
 
@@ -226,12 +225,13 @@ class Watcher:
     def read(self) -> Seen:
         """What is there now, or what was there last with ``trouble``. Blocks while it reads."""
         try:
-            before = _fingerprint(self._folder)
-            if before == self._known and not self._seen.trouble:
-                return self._seen
-            tables = read_tables(self._folder)
-            if before != _fingerprint(self._folder):
-                raise InputError("the tables are being replaced")
+            with held_version(self._folder) as home:
+                before = _fingerprint(home)
+                if before == self._known and not self._seen.trouble:
+                    return self._seen
+                tables = read_tables(home)
+                if before != _fingerprint(home):  # nobody switches these
+                    raise InputError("the tables are being replaced")
             if self._known and not before:
                 raise InputError("the tables are gone")
         except (InputError, OSError) as error:
@@ -243,9 +243,8 @@ class Watcher:
         return self._seen
 
 
-def _fingerprint(folder: Path) -> Fingerprint:
-    """Name, time and size of every file of the tables."""
-    home = version_of(folder)
+def _fingerprint(home: Path) -> Fingerprint:
+    """Name, time and size of every file of a version of the tables."""
     found = []
     for name in NAMES:
         for path in part_files(home / name):
@@ -257,6 +256,8 @@ def _fingerprint(folder: Path) -> Fingerprint:
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 LOOK_AGAIN_S = 0.5
 """The folder is looked at no more often, however many browsers ask."""
+ANSWER_S = 1.0
+"""An answer waits so long for tables that are being read; then it is what was read last."""
 PASTS_KEPT = 64
 """Answers about the last hours that are remembered as long as the tables are the same."""
 ABOUT_MAX = 1_024
@@ -286,28 +287,38 @@ _ASSETS = {
 
 
 class Live:
-    """What is shown now. One look at a time, off the event loop."""
+    """What is shown now. One reading at a time, off the event loop."""
 
     def __init__(self, folder: Path, now_s: Callable[[], float]) -> None:
         self._watcher = Watcher(folder)
         self._now_s = now_s
-        self._lock = asyncio.Lock()
-        self._seen: Seen | None = None
+        self._seen = replace(Seen.of(Tables({}), 0, 0), trouble="the tables are being read")
+        self._reading: asyncio.Task[Seen] | None = None
         self._looked_s = 0.0
+        self._lock = asyncio.Lock()
         self._pasts: dict[tuple[str, int], dict[str, object]] = {}
         self._pasts_of = 0  # the version that these are of
 
-    async def _look(self) -> Seen:
-        """What is there; the lock is held."""
-        if self._seen is None or abs(self._now_s() - self._looked_s) >= LOOK_AGAIN_S:
-            self._seen = await asyncio.to_thread(self._watcher.read)
+    async def _look(self, wait_s: float | None) -> Seen:
+        """What is there; what was there last, if that takes longer to read than ``wait_s``."""
+        self._take()
+        if self._reading is None and abs(self._now_s() - self._looked_s) >= LOOK_AGAIN_S:
             self._looked_s = self._now_s()
+            self._reading = asyncio.create_task(asyncio.to_thread(self._watcher.read))
+        if self._reading is not None:
+            await asyncio.wait({self._reading}, timeout=wait_s)
+            self._take()
         return self._seen
+
+    def _take(self) -> None:
+        if self._reading is not None and self._reading.done():
+            reading, self._reading = self._reading, None
+            self._seen = reading.result()
 
     async def past(self, broker: int | None, topic: str, hours: int) -> dict[str, object]:
         """What the tables hold of a broker or, without one, a topic."""
+        seen = await self._look(ANSWER_S if self._seen.version else None)
         async with self._lock:
-            seen = await self._look()
             if seen.version != self._pasts_of or len(self._pasts) >= PASTS_KEPT:
                 self._pasts.clear()
                 self._pasts_of = seen.version
@@ -323,8 +334,7 @@ class Live:
 
     async def answer(self, known: str) -> dict[str, object]:
         """The state, with fragments unless the browser has this version."""
-        async with self._lock:
-            seen = await self._look()
+        seen = await self._look(ANSWER_S)
         at = newest(seen.tables)
         version = str(seen.version)
         state: dict[str, object] = {

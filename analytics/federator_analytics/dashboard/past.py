@@ -94,9 +94,11 @@ def _takes(filter_: str, topic: str) -> bool:
 
 def _answer(tables: Tables, **parts: Any) -> Answer:  # noqa: ANN401
     at = newest(tables)
-    named = {"delay_over_time", "events", "traffic_matrix"}
+    cut = tables.cut.keys() & {"delay_over_time", "events", "traffic_matrix"}
+    since = max((told for name in cut if (told := tables.cut[name])), default=None)
     answer: Answer = {"version": VERSION, "newest_ms": None if at is None else _ms(at)}
-    return answer | {"cut": bool(named & tables.cut)} | parts
+    answer |= {"cut": bool(cut), "whole_since_ms": None if since is None else _ms(since)}
+    return answer | parts
 
 
 def _points(tables: Tables, hours: int) -> tuple[int, int, int]:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from federator_analytics.digest.broker import name_of
 from federator_analytics.digest.liveness import liveness
 from federator_analytics.digest.loads import fullest_ways, heaviest_flows
-from federator_analytics.digest.tables import Row, Tables
+from federator_analytics.digest.tables import GREATEST, ROWS_MAX, Row, Tables
 from federator_analytics.digest.units import bits, count, duration, percent, ratio, some
 
 Figures = dict[str, Any]
@@ -206,8 +206,19 @@ def _belief(summary: Figures) -> Iterator[Finding]:
         text = f"Clocks disagreed: the delays of {some(corrected, 'pair')} were corrected."
         yield Finding("note", "quality", text)
     if quality["tables_cut"]:
-        text = f"Only the first rows were read of: {', '.join(quality['tables_cut'])}."
+        told = (_shown_of(name, quality["whole_since"][name]) for name in quality["tables_cut"])
+        text = f"Longer than is read, and shown is: {'; '.join(told)}."
         yield Finding("look", "quality", text)
+
+
+def _shown_of(table: str, since: str | None) -> str:
+    """What was read of a table that has more rows than are read."""
+    if since is not None:
+        return (
+            f"of {table} what is of {datetime.fromisoformat(since):%Y-%m-%d %H:%M:%S} UTC or later"
+        )
+    most = f" with the most {GREATEST[table]}" if table in GREATEST else ""
+    return f"of {table} {count(ROWS_MAX)} rows{most}"
 
 
 _RULES: tuple[Callable[[Figures], Iterator[Finding]], ...] = (
@@ -403,6 +414,7 @@ def quality_figures(tables: Tables) -> Figures:
         "dropped_batches": span["dropped_batches"] if span else 0,
         "duplicates_removed": span["duplicates_removed"] if span else 0,
         "tables_cut": sorted(tables.cut),
+        "whole_since": {name: _iso(since) for name, since in sorted(tables.cut.items())},
     }
 
 

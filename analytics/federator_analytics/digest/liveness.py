@@ -33,7 +33,8 @@ _LINK_SAYS: Mapping[str, State] = {"link_up": "up", "link_down": "down"}
 class Liveness:
     """States at the end of what the tables hold. A link is a pair ``a < b``.
 
-    ``lost`` are the links that went down at some time, although neither end was told to stop.
+    ``lost`` are the links that went down at some time, although neither end was told to stop: since
+    when events are whole, for of before it is not known who was told to stop.
     """
 
     brokers: Mapping[int, State]
@@ -60,6 +61,7 @@ def liveness(tables: Tables) -> Liveness:
     heard_of: dict[int, datetime] = {}
     lost = set()
     stops = _stops(tables["events"])
+    whole_since = tables.cut.get("events")
     for event in sorted(tables["events"], key=lambda event: event["window_start"]):
         kind, broker, neighbour = event["kind"], event["broker"], event["neighbour"]
         if kind in _BROKER_SAYS:
@@ -67,7 +69,8 @@ def liveness(tables: Tables) -> Liveness:
         heard_of[broker] = event["window_start"]
         if kind in _LINK_SAYS and neighbour is not None:
             ends[broker, neighbour] = _LINK_SAYS[kind], event["window_start"]
-            if kind == "link_down" and not _is_stopped(event, stops):
+            is_whole = whole_since is None or event["window_start"] >= whole_since
+            if kind == "link_down" and is_whole and not _is_stopped(event, stops):
                 lost.add(_pair(broker, neighbour))
     links: dict[Pair, State] = {
         (row["a"], row["b"]): "up" if row["up_share"] > 0 else "down" for row in tables["links"]

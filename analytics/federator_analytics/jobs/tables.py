@@ -1,15 +1,17 @@
 """Report tables on disk: Parquet folders, of which a reader sees the old or the new, whole.
 
 Each run writes ``_versions/<n>/<table>`` and then points ``<table>`` there, a symbolic link that
-is renamed into place. The version before is kept for readers that have it open. On object storage,
-where nothing can be renamed, a table is overwritten in place.
+is renamed into place. The version before is kept for other readers, and one that our own reader
+holds until it is read. One program writes below a folder at a time. On object storage, where
+nothing can be renamed or locked, a table is overwritten in place.
 """
 
+import fcntl
 import os
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -17,16 +19,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import Row as SparkRow
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from federator_analytics.digest.tables import Tables, tables_of
+from federator_analytics.digest.tables import (
+    LAST_OF,
+    Choice,
+    Tables,
+    is_locked,
+    remove_version,
+    tables_of,
+)
+from federator_analytics.errors import CannotWriteError, InUseError
 from federator_analytics.jobs.staging import as_one_file, side_by_side
 from federator_analytics.schemas.reports import REPORT_TABLES
 from federator_analytics.transforms.report import Planned
 
 VERSIONS = "_versions"
 VERSIONS_KEPT = 2
+LOCK = ".tables.lock"
 GROWN_ROWS_MAX = 100_000
 """Rows of a file that rows are added to: it is written again each time."""
 _FILE, _MOVING = "part-{:06d}.parquet", "part-moving.parquet"
@@ -100,6 +111,39 @@ def _is_of(rows: pa.Table, windows: Collection[int]) -> pa.ChunkedArray:
     return pc.is_in(rows["window_start"].cast(pa.int64()), wanted)
 
 
+def _on_disk(out: str) -> Path | None:
+    """The folder ``out``; None on object storage."""
+    plain = out.removeprefix("file://")
+    return None if "://" in plain else Path(plain).absolute()
+
+
+@contextmanager
+def alone_in(out: str) -> Iterator[None]:
+    """While inside, nobody else who uses this writes below ``out``; of no effect on object storage.
+
+    Raises:
+        InUseError: Somebody does.
+        CannotWriteError: It is no folder that we may write.
+    """
+    root = _on_disk(out)
+    if root is None:
+        yield
+        return
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        lock = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        wanted = "a folder that this user may write is wanted"
+        raise CannotWriteError(f"--out {out}: {error.strerror}: {wanted}") from error
+    try:
+        if not is_locked(lock, fcntl.LOCK_EX):
+            wanted = "end it first, or name another folder"
+            raise InUseError(f"--out {out}: another report or stream writes there: {wanted}")
+        yield
+    finally:
+        os.close(lock)
+
+
 def write(
     spark: SparkSession,
     tables: Planned,
@@ -118,10 +162,10 @@ def write(
 
         side_by_side(spark, (partial(save_one, name) for name in tables))
 
-    if "://" in out and not out.startswith("file://"):
+    root = _on_disk(out)
+    if root is None:
         save_below(out)
         return
-    root = Path(out.removeprefix("file://")).absolute()
     versions = root / VERSIONS
     versions.mkdir(parents=True, exist_ok=True)
     known = sorted(int(path.name) for path in versions.iterdir() if path.name.isdigit())
@@ -133,7 +177,7 @@ def write(
     for name in REPORT_TABLES:
         _point(root / name, Path(VERSIONS, str(version), name))
     for old in known[: len(known) + 1 - VERSIONS_KEPT]:
-        shutil.rmtree(versions / str(old), ignore_errors=True)
+        remove_version(versions / str(old))
 
 
 def _link(former: Path, folder: Path) -> None:
@@ -156,15 +200,10 @@ def _point(link: Path, target: Path) -> None:
 def collect_tables(spark: SparkSession, home: str) -> Tables:
     """What ``read_tables`` reads, below a URL."""
 
-    def read(name: str, most: int) -> list[dict[str, object]]:
-        return [*map(_in_utc, spark.read.parquet(f"{home}/{name}").limit(most).collect())]
+    def read(choice: Choice) -> None:
+        table = spark.read.parquet(f"{home}/{choice.name}")
+        if choice.key is not None:
+            table = table.orderBy(F.desc(choice.key))
+        choice.take((table if choice.name in LAST_OF else table.limit(choice.most + 1)).toArrow())
 
     return tables_of(read)
-
-
-def _in_utc(row: SparkRow) -> dict[str, object]:
-    """Spark hands instants over in the zone of this process, without saying so."""
-    return {
-        key: value.astimezone(UTC) if isinstance(value, datetime) else value
-        for key, value in row.asDict().items()
-    }

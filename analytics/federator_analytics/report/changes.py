@@ -11,7 +11,7 @@ from typing import Any
 from federator_analytics.digest.tables import Row, Tables
 from federator_analytics.digest.units import count, duration, some
 from federator_analytics.report import vega
-from federator_analytics.report.parts import Block, Section, Tile, grid, table
+from federator_analytics.report.parts import Block, Section, Tile, grid, table, whole_since
 from federator_analytics.report.vega import SMALL, WIDE, Spec, draw
 
 ROUTINE = frozenset({"parent_changed", "core_changed", "mesh_joined", "mesh_left"})
@@ -96,7 +96,6 @@ def timeline(tables: Tables) -> Block | None:
     shared = f" Events of a kind within {duration(step.total_seconds() * 1e6)} share a darker mark."
     left = sum(counts[kind] for kind in kinds[KINDS_SHOWN:])
     left_out = f" Left out: {some(left, 'event')} of {some(len(kinds) - KINDS_SHOWN, 'more kind')}."
-    unread = f" Only the first {count(len(events))} events were read."
     about_it = "Events by kind on a line of time"
     height = max(80, 26 * len(label))
     return Block(
@@ -105,7 +104,7 @@ def timeline(tables: Tables) -> Block | None:
         "last."
         + (shared if most > 1 and step else "")
         + (left_out if left else "")
-        + (unread if "events" in tables.cut else ""),
+        + whole_since(tables, "events"),
         draw(spec, data, about_it, width=WIDE, height=height),
         draw(spec, data, about_it, width=SMALL, height=height),
         is_wide=True,

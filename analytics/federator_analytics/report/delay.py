@@ -1,12 +1,12 @@
 """The chapter on delay: over all, over time, per hop against the floor, per strategy."""
 
 from collections import defaultdict
-from statistics import median_low
 from typing import Any
 
 from federator_analytics.digest.broker import way
 from federator_analytics.digest.figures import delay_rows, hop_rows
 from federator_analytics.digest.tables import Row, Tables
+from federator_analytics.digest.typical import typical_us
 from federator_analytics.digest.units import count, duration, some
 from federator_analytics.report import vega
 from federator_analytics.report.parts import (
@@ -18,10 +18,11 @@ from federator_analytics.report.parts import (
     heat_map,
     left_out,
     table,
+    whole_since,
 )
 from federator_analytics.report.vega import DELAY_COLUMNS, QUANTILE_COLUMNS, SMALL, WIDE, Spec, draw
 
-TYPICAL, SLOWEST = "p50, middle pair", "p99, slowest pair"
+TYPICAL, SLOWEST = "p50, typical", "p99, slowest pair"
 
 
 def delay_section(tables: Tables, summary: dict[str, Any]) -> Section:
@@ -46,7 +47,7 @@ def delay_section(tables: Tables, summary: dict[str, Any]) -> Section:
 
 
 def over_time(tables: Tables) -> Block | None:
-    """The middle pair's median and the slowest pair's p99, window by window."""
+    """The typical median and the slowest pair's p99, window by window."""
     windows: dict[Any, list[Row]] = defaultdict(list)
     for row in tables["delay_over_time"]:
         if row["quality"] != "flagged" and row["delay_us_p50"] is not None:
@@ -54,8 +55,9 @@ def over_time(tables: Tables) -> Block | None:
     if not windows:
         return None
     lines = []  # (window, name, value): percentiles of several pairs cannot be merged
-    for start in sorted(windows):
-        lines.append((start, TYPICAL, median_low(row["delay_us_p50"] for row in windows[start])))
+    typical = typical_us([row for rows in windows.values() for row in rows])
+    for start in typical:
+        lines.append((start, TYPICAL, typical[start]))
         lines.append((start, SLOWEST, max(row["delay_us_p99"] for row in windows[start])))
     divisor, unit = vega.time_unit(max(value for *_, value in lines))
     data = [
@@ -79,11 +81,12 @@ def over_time(tables: Tables) -> Block | None:
             {"mark": {"type": "point", "size": 26}, "encoding": vega.TIP},
         ],
     }
-    label = "Delay over time: the middle pair's p50 and the slowest pair's p99 per window"
+    label = "Delay over time: the typical p50 and the slowest pair's p99 per window"
     return Block(
         "Over time",
-        "Per window: half of the pairs lie below the lower line; the upper line is the slowest "
-        "hundredth of whichever pair was slowest.",
+        "Per window. The lower line compares each pair with its own usual delay, so it does not "
+        "jump when a pair comes or goes; the upper line is the slowest hundredth of whichever pair "
+        "was slowest." + whole_since(tables, "delay_over_time"),
         draw(spec, data, label, width=WIDE, height=220),
         draw(spec, data, label, width=SMALL, height=180),
         grid(

@@ -9,7 +9,7 @@ from datetime import datetime
 from markupsafe import Markup
 
 from federator_analytics.digest.broker import short
-from federator_analytics.digest.tables import Row
+from federator_analytics.digest.tables import Row, Tables
 from federator_analytics.digest.units import (
     DASH,
     bits,
@@ -124,6 +124,14 @@ def table(
     """A ``grid`` without a drawing; nothing without rows."""
     told = grid(source, rows, *columns, shown=shown)
     return Block(title, note, grid=told, is_wide=is_wide, is_open=is_open) if rows else None
+
+
+def whole_since(tables: Tables, name: str) -> str:
+    """What to say below a drawing of a table of which only the newest rows were read."""
+    since = tables.cut.get(name)
+    return (
+        f" Whole from {instant(since)} UTC on: the table is longer than is read." if since else ""
+    )
 
 
 @dataclass(frozen=True, slots=True)

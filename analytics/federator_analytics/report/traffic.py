@@ -70,6 +70,7 @@ def traffic_section(tables: Tables, summary: dict[str, Any]) -> Section:
                 "Publications over all pairs.",
                 bars(data, "Publications by filter", axis="publications"),
             ),
+            _costs(tables),
             table(
                 "Filter by filter",
                 "The busiest first.",
@@ -84,6 +85,45 @@ def traffic_section(tables: Tables, summary: dict[str, Any]) -> Section:
             Tile("filters", count(traffic["filters"])),
             Tile("pairs", count(len(pairs)), "of brokers that spoke"),
         ],
+    )
+
+
+def _costs(tables: Tables) -> Block | None:
+    """Between what bounds the bytes lie that a filter took on all links: no table has them by link.
+
+    Each destination takes one copy from some link; and at most each copy goes alone all the way.
+    """
+    links: Counter[tuple[int, int]] = Counter()
+    told: Counter[tuple[int, int]] = Counter()
+    for row in tables["delay"]:
+        if row["scope"] == "pair_hops":
+            links[row["origin"], row["destination"]] += row["hops"] * row["publications"]
+            told[row["origin"], row["destination"]] += row["publications"]
+    costs: dict[str, dict[str, Any]] = {}
+    for row in tables["traffic_matrix"]:
+        pair = row["origin"], row["destination"]
+        if pair[0] == pair[1]:
+            continue
+        cost = costs.setdefault(
+            row["filter"], {"filter": row["filter"], "pairs": 0, "bytes_least": 0, "bytes_most": 0}
+        )
+        cost["pairs"] += 1
+        cost["bytes_least"] += row["bytes"]
+        if told[pair] and cost["bytes_most"] is not None:
+            cost["bytes_most"] += row["bytes"] * links[pair] // told[pair]
+        else:
+            cost["bytes_most"] = None
+    return table(
+        "What filters cost",
+        "Bytes on all links together, the most first. At least: each destination took one copy. At "
+        "most: each copy went alone over as many links as its pair's publications did; copies that "
+        "share links cost less, redundant parents more.",
+        "traffic_matrix",
+        sorted(costs.values(), key=lambda row: (-row["bytes_least"], row["filter"])),
+        "filter, pairs, at least: bytes_least, at most: bytes_most",
+        shown=FILTERS_SHOWN,
+        is_wide=False,
+        is_open=True,
     )
 
 
