@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 DAEMONS = ("collector", "console", "steer")
 """For each of them ``collector.sources`` logs under its name."""
-SPEAKERS = {"Notice", "_notice", "_complain", "_tried", "on_error"}
+SPEAKERS = {"Notice", "notice", "_notice", "_complain", "_tried", "on_error"}
 
 
 def text_of(node):

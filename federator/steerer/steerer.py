@@ -107,13 +107,7 @@ class Steerer:
         self._writer = InstanceWriter(instance_file, self.decider) if instance_file else None
         self.cores = Cores(manner, wanted=settings.steering.cores)
         self.edges = Edges(settings.keep)
-        self.words = FollowedWords(
-            settings.federation,
-            settings.keys,
-            own_file=settings.keys.steerer_file,
-            read_own=settings.keys.own_keys,
-            required=["agent", "steerer"],
-        )
+        self.words = _words(settings)
         self._load = topics.load_topic(settings.federation)
         self._plan = topics.plan_topic(settings.federation)
         self.connections = Sources(
@@ -453,6 +447,16 @@ def _manner(steering: SteeringSettings) -> Manner:
         margin=steering.margin_percent / 100,
         hold_ms=Millis(steering.hold_ms),
         candidates_max=steering.candidates_max,
+    )
+
+
+def _words(settings: SteererSettings) -> FollowedWords:
+    return FollowedWords(
+        settings.federation,
+        settings.keys,
+        own_file=settings.keys.steerer_file,
+        read_own=settings.keys.own_keys,
+        required=["agent", "steerer"],
     )
 
 

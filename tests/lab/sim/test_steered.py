@@ -1,6 +1,6 @@
 """Federations whose agents follow plans drawn by chance, told to some and not to others."""
 
-from federator.protocol.data import plane
+from federator.protocol.data.plane import DataPlane
 from lab.sim.campaign import draw, run
 from lab.sim.story import Kind
 
@@ -8,7 +8,11 @@ SEEDS = 12
 
 
 def test_a_tree_that_nobody_rescues_from_is_found(monkeypatch):
-    monkeypatch.setattr(plane, "rescued", lambda frame, route, *others: route)
+    def route(self, frame, mask, seen, now):
+        keys, sender, origin = frame.keys, frame.sender, frame.origin
+        return self.forwarder.route_frame(keys, mask, sender=sender, origin=origin)
+
+    monkeypatch.setattr(DataPlane, "_route", route)
 
     manner = {"nodes": 8, "strategy": "shortest-path", "steered": True}
     found = (run(draw(Kind.ROUTES, seed, **manner)).violation for seed in range(SEEDS))

@@ -2,6 +2,7 @@
 
 from federator.protocol.data.features import Features
 from federator.protocol.data.outgoing import Outgoing
+from federator.protocol.data.transports import Transports
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.frames import CHAIN_BYTES, KEY_BYTES, Frame
 from federator.protocol.types import BrokerId, Epoch
@@ -10,8 +11,10 @@ ME, N2 = BrokerId(1), BrokerId(2)
 TOPIC = "$fed/fed/data"
 
 
-def bare_outgoing():
-    return Outgoing(ME, TOPIC, DataCounters(), Features())
+def bare_outgoing(transports=None):
+    """With no feature but these transports."""
+    features = Features(transports=transports or Transports())
+    return Outgoing(ME, TOPIC, DataCounters(), features)
 
 
 def send_frame(made, seq, body, *, flags=0, urgent=False):

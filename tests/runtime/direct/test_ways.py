@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 from federator.config.settings import Settings
 from federator.config.validation import validated
+from federator.protocol.data.transports import Transports
 from federator.protocol.forwarding.frames import (
     CUSTODY_FLAG,
     KEY_BYTES,
@@ -71,7 +72,8 @@ class Stage:
     """
 
     def __init__(self, monkeypatch):
-        self.made, self.monkeypatch = bare_outgoing(), monkeypatch
+        transports, self.monkeypatch = Transports(), monkeypatch
+        self.made = bare_outgoing(transports)
         self.wires = {"broker": Wire(), "agent": Wire()}
         self.made.by_broker.reach(N2, self.wires["broker"])
         config = {
@@ -89,7 +91,7 @@ class Stage:
             on_frames=lambda neighbour, frames: None,
             by_broker=self.made.by_broker,
         )
-        self.made.transports.all.append(self.straight)
+        transports.all.append(self.straight)
 
     def do(self, command, *words):
         before, counts = {name: len(wire.sent) for name, wire in self.wires.items()}, self._counts()
