@@ -23,6 +23,7 @@ from typing import Final
 
 from federator.gateway.brokers import Broker
 from federator.gateway.clients.proxied_client import GatewayContext, ProxiedClient
+from federator.gateway.session.healing import EARLY_MS
 from federator.gateway.session.journal import Publication, read_publication
 from federator.protocol.bounded_cache import Recent
 from federator.protocol.filters import FilterTrie
@@ -50,7 +51,11 @@ AGAIN_S: Final = 1.0
 """Later answers are collected this long: each round compares everything for each client."""
 
 OPEN_S: Final = 9.0
-"""How long an answer may take; the agent itself stops a little earlier."""
+"""How long an agent's answer may take; the agent itself stops a little earlier."""
+
+GATEWAYS_S: Final = 1.0
+"""How long those of gateways may take: what is compared later was given long ago, and is no longer
+known to have been."""
 
 PATIENCE_MS: Final = 4_500
 """How long what clients of gateways published may take to arrive by itself; sent earlier, it would
@@ -145,6 +150,7 @@ class CatchUp:
         if question is None or question.broker != broker:
             return
         room = FOUND_BYTES_MAX - sum(other.bytes for other in self._questions.values())
+        before = len(question.found)
         for packet in answer.packets:
             publication = read_publication(packet, question.lost_ms)
             if publication is None:
@@ -153,7 +159,8 @@ class CatchUp:
                 question.found.append(publication)
                 question.bytes += len(packet)
                 room -= len(packet)
-        self._give_soon(question)
+        if len(question.found) > before:
+            self._give_soon(question)
 
     def on_recall(self, recall: Recall, broker: Broker) -> None:
         """Answer another gateway's question what our clients published."""
@@ -218,7 +225,8 @@ class CatchUp:
     def _open(self, question: _Question) -> None:
         self._number += 1
         self._questions[self._number] = question
-        asyncio.get_running_loop().call_later(OPEN_S, self._close, self._number)
+        open_s = GATEWAYS_S if question.broker is None else OPEN_S
+        asyncio.get_running_loop().call_later(open_s, self._close, self._number)
 
     def _close(self, number: int) -> None:
         question = self._questions.pop(number)
@@ -246,7 +254,8 @@ class CatchUp:
     def _name_publishers(self, question: _Question) -> None:
         """Note the publishers of what was found, where they matter: for clients with No Local."""
         if any(client.session.subscriptions.wants_none_of_its_own for client in question.clients):
-            journal = self._context.journal.between(question.since_ms, monotonic_ms())
+            since_ms = Millis(question.since_ms - EARLY_MS)
+            journal = self._context.journal.between(since_ms, monotonic_ms())
             ours = {(p.topic, p.payload): p.client for p in journal}
             for publication in question.found:
                 publication.client = ours.get((publication.topic, publication.payload), "")

@@ -113,10 +113,14 @@ async def test_clients_that_move_together_share_a_question_and_each_is_given_all
         assert client.given == [[(b"1", "")], [(b"1", ""), (b"2", "")]]
 
 
-async def test_who_published_it_here_is_known(catch_up, broker, journal):
-    """So that a client with No Local is not given what it published itself."""
+@pytest.mark.parametrize("ago_ms", [0, module.BEFORE_MS + 200])
+async def test_who_published_it_here_is_known(catch_up, broker, journal, ago_ms):
+    """So that a client with No Local is not given what it published itself.
+
+    The agent's log may have it a little later than its PUBACK came here.
+    """
     client = Client(broker, "a/#", options=NO_LOCAL)
-    publish(journal, b"1")
+    publish(journal, b"1", ago_ms=ago_ms)
     catch_up.ask(client)
     await until(lambda: broker.asked, "the agent is asked")
 
@@ -193,6 +197,25 @@ async def test_after_a_death_all_clients_get_what_clients_of_any_gateway_publish
 
     assert client.given == [[(b"ours", "c")], [(b"ours", "c"), (b"theirs", "")]]
     assert client.lost_ms is not None, "its agent is asked about that"
+
+
+async def test_late_and_empty_answers_of_gateways_give_nothing_once_more(
+    hasty, catch_up, gateway, broker, journal, monkeypatch
+):
+    monkeypatch.setattr(module, "GATEWAYS_S", 0.4)
+    client = Client(broker, "a/#")
+    gateway.every.append(client)
+    publish(journal, b"ours")
+    catch_up.on_death()
+    await until(lambda: client.given, "ours is given")
+
+    catch_up.on_found(None, Recalled("other", 101, ()))
+    catch_up.on_found(None, Recalled("other", 101, NO_PUBLICATIONS))
+    await asyncio.sleep(0.5)
+    catch_up.on_found(None, Recalled("other", 101, (packet(b"late"),)))
+    await asyncio.sleep(0.3)
+
+    assert client.given == [[(b"ours", "c")]]
 
 
 async def test_another_gateway_is_answered_once_and_gets_what_its_clients_want(
