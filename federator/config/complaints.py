@@ -3,13 +3,13 @@
 Of several errors an unknown key comes first: it usually explains a missing key. The line shows
 values but no secrets.
 
-``tomllib`` keeps no line numbers. So the text is parsed again, statement by statement: a table's
-header, or a key with its value. A key inside an inline table is reported at the line of the key
-that holds the table.
+``tomllib`` keeps no line numbers. So we scan the text again by lines, for table headers, keys, and
+open strings and brackets. A key inside an inline table is reported at the line of the key that
+holds the table.
 """
 
 import difflib
-import tomllib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
@@ -19,8 +19,10 @@ from pydantic_core import ErrorDetails
 from federator.config.section import Location, Section, keys_of
 
 _SHOWN_CHARACTERS_MAX = 60
-_CLOSING = ("]", "}", '"""', "'''")
-"""What ends a value of several lines."""
+_HEADER = re.compile(r"^\s*(\[\[|\[)\s*([^\[\]]+?)\s*\]")
+_KEY = re.compile(r"""^\s*((?:[A-Za-z0-9_\-.]+|"[^"\n]*"|'[^'\n]*'|\s*\.\s*)+?)\s*=""")
+_KEY_PART = re.compile(r"""[A-Za-z0-9_\-]+|"[^"\n]*"|'[^'\n]*'""")
+_TOKEN = re.compile(r'"""|\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}]', re.DOTALL)
 _SECRET_KEYS = ("password",)
 _UNKNOWN = "unexpected_keyword_argument"
 _WANTED = {
@@ -117,43 +119,56 @@ def _keys_at(root: type[Section], location: Location) -> list[str]:
     return list(keys_of(kind))
 
 
-def _statements(text: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Each statement of valid TOML: the number of its first line, its text and its value."""
-    first, statement = 1, ""
-    for number, line in enumerate(text.split("\n"), start=1):
-        statement += f"{line}\n"
-        # Parse only where a statement can end: a list may have a hundred thousand lines.
-        if number > first and not any(closing in line for closing in _CLOSING):
-            continue
-        try:
-            value = tomllib.loads(statement)
-        except tomllib.TOMLDecodeError:
-            continue  # it goes on in the next line
-        yield first, statement, value
-        first, statement = number + 1, ""
+def _parts(dotted: str) -> Location:
+    return tuple(part.strip("\"'") for part in _KEY_PART.findall(dotted))
 
 
-def _places(value: object, at: Location) -> Iterator[Location]:
-    """``at``, and the location of each key inside ``value``."""
-    yield at
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _places(inner, (*at, key))
+class _Openness:
+    """Whether a line ends inside a multi-line string or an open bracket."""
+
+    def __init__(self) -> None:
+        self.delimiter = ""
+        self.depth = 0
+
+    def feed(self, line: str) -> None:
+        at = 0
+        while at < len(line):
+            if self.delimiter:
+                end = line.find(self.delimiter, at)
+                if end < 0:
+                    return
+                at, self.delimiter = end + 3, ""
+                continue
+            token = _TOKEN.search(line, at)
+            if token is None:
+                return
+            at, text = token.end(), token.group()
+            if text in ('"""', "'''"):
+                self.delimiter = text
+            elif text in "[{":
+                self.depth += 1
+            elif text in "]}":
+                self.depth = max(0, self.depth - 1)
 
 
 def _keys(text: str) -> Iterator[tuple[Location, int]]:
     table: Location = ()
     sizes: dict[Location, int] = {}
-    for number, statement, value in _statements(text):
-        if statement.lstrip().startswith("["):
-            *_, table = _places(value, ())
-            if statement.lstrip().startswith("[["):
+    openness = _Openness()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if openness.delimiter or openness.depth:
+            openness.feed(line)
+            continue
+        if header := _HEADER.match(line):
+            table = _parts(header.group(2))
+            if header.group(1) == "[[":
                 sizes[table] = sizes.get(table, -1) + 1
                 table = (*table, sizes[table])
             yield table, number
-        else:
-            for place in _places(value, table):
-                yield place, number
+            continue
+        if key := _KEY.match(line):
+            yield (*table, *_parts(key.group(1))), number
+            openness.feed(line[key.end() :])
 
 
 def line_of(text: str, location: Location) -> int | None:

@@ -1,12 +1,15 @@
 """The line reported for a key is the line it stands on."""
 
 import random
+import time
 import tomllib
 
 import pytest
 
 from federator.config.complaints import line_of
+from federator.config.reading import load
 from federator.config.section import Location
+from federator.errors import ConfigError
 
 TEXT = '''\
 # a comment with [brackets] = and "quotes
@@ -90,3 +93,16 @@ def test_every_key_of_a_random_file_is_found_where_it_was_written():
         tomllib.loads(text)
 
         assert {place: line_of(text, place) for place in wanted} == wanted
+
+
+def test_many_mistakes_in_a_long_list_are_told_at_once(tmp_path):
+    """In a second on a calm machine: a file may have thousands of lines with brackets."""
+    entries = "".join(f'  {{ id = {number}, uri = "mqtt://b" }},\n' for number in range(2, 302))
+    path = tmp_path / "federator.toml"
+    path.write_text(f'neighbours = [\n{entries}]\n[broker]\nid = 1\nurl = "mqtt://h"\n')
+    begun_s = time.process_time()
+
+    with pytest.raises(ConfigError, match="unknown key neighbours.0..uri: did you mean url"):
+        load(path, {})
+
+    assert time.process_time() - begun_s < 10
