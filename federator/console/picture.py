@@ -17,6 +17,7 @@ from math import floor, log10
 from typing import Any, Final, Literal, TypeVar
 
 from federator.console.answers import read_answer
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.messages.broker_names import sound_name
 from federator.protocol.messages.guide import Guide, GuideBroker, Takeover
 from federator.protocol.telemetry.agent_status import LinkStatus, LivePage
@@ -81,6 +82,8 @@ class Picture:
         self._links: dict[Pair, tuple[int, Record]] = {}
         # What records were when changes were last read.
         self._before: dict[BrokerId | Pair, Record | None] = {}
+        # The last records of brokers and links that are shown no longer.
+        self._former: Recent[BrokerId | Pair, Record] = Recent(LINKS_MAX)
 
     # -- input -----------------------------------------------------------------------------------
 
@@ -226,11 +229,19 @@ class Picture:
 
     def _show(self, shown: dict[_Key, tuple[int, Record]], key: _Key, record: Record) -> None:
         """Replace the record of ``key`` if it changed."""
-        _, before = shown.get(key, (0, None))
-        if before != record:
+        _, now = shown.get(key, (0, None))
+        if now != record:
+            before = self._former.pop(key, None) if now is None else now
             self.version += 1
             shown[key] = self.version, record
             self._before.setdefault(key, before)
+
+    def _remove(self, shown: dict[_Key, tuple[int, Record]], key: _Key) -> bool:
+        """Show ``key`` no longer; whether it was shown."""
+        numbered = shown.pop(key, None)
+        if numbered is not None:
+            self._former.put(key, numbered[1])
+        return numbered is not None
 
     def _of(self, broker: BrokerId) -> _AgentState | None:
         entry = self._agents.get(broker)
@@ -250,9 +261,9 @@ class Picture:
         self.left_out += 1
         for other in self._pairs.pop(id_, ()):
             self._pairs[other].discard(id_)
-            self._links.pop(_pair(id_, other), None)
+            self._remove(self._links, _pair(id_, other))
         del self._agents[id_]
-        self._brokers.pop(id_, None)
+        self._remove(self._brokers, id_)
         self.generation += 1
         self.version += 1
 
@@ -324,7 +335,7 @@ class Picture:
         if record is None:
             for end, other in (pair, pair[::-1]):
                 self._pairs[end].discard(other)
-            if self._links.pop(pair, None) is not None:
+            if self._remove(self._links, pair):
                 self.generation += 1
                 self.version += 1
         else:

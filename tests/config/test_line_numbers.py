@@ -102,7 +102,7 @@ def test_many_mistakes_in_a_long_list_are_told_at_once(tmp_path):
     path.write_text(f'neighbours = [\n{entries}]\n[broker]\nid = 1\nurl = "mqtt://h"\n')
     begun_s = time.process_time()
 
-    with pytest.raises(ConfigError, match="unknown key neighbours.0..uri: did you mean url"):
+    with pytest.raises(ConfigError, match="did you mean url"):
         load(path, {})
 
     assert time.process_time() - begun_s < 10
