@@ -97,7 +97,7 @@ class OwnNumbers:
     """Numbers for what clients of one broker publish, the same for all its agents."""
 
     def __init__(self) -> None:
-        self._given: Twins[int] = Twins(TWIN_MS)
+        self._given: Twins[int] = Twins(TWIN_MS, oldest=True)
         self._last = 0
 
     def number(self, mark: int, taker: int, now_ms: Millis) -> int:

@@ -4,9 +4,9 @@ The broker sends what its clients publish to each of these agents. Such a public
 so it is recognised by its content. The agent that receives it first decides something about it, and
 the others get the same decision when they receive it, a little later.
 
-Of equal publications an agent gets the decision about the newest that it has not received yet:
-whichever that was, each decision is taken as often as it was made, and one that an agent never
-receives takes nothing from those that follow.
+Of equal publications an agent gets the decision about the newest that it has not received yet, or
+about the oldest. By the newest, one that an agent never receives takes nothing from those that
+follow. By the oldest, an agent that always lags behind gets the same decision about each one.
 
 Source: docs/hubs.md.
 """
@@ -38,11 +38,13 @@ class Twins(Generic[V]):
     Args:
         later_ms: How much later than the first another agent may receive the same publication.
         agents: How many there are, if that is known: a decision that all have is forgotten at once.
+        oldest: Whether an agent gets the decision about the oldest of equal publications.
     """
 
-    def __init__(self, later_ms: int, *, agents: int | None = None) -> None:
+    def __init__(self, later_ms: int, *, agents: int | None = None, oldest: bool = False) -> None:
         self._later_ms = later_ms
         self._agents = agents
+        self._oldest = oldest
         self._alike: dict[int, list[_Decided[V]]] = {}  # by content, the newest last
         self._order: deque[_Decided[V]] = deque()
 
@@ -54,7 +56,8 @@ class Twins(Generic[V]):
         """
         self._expire(now_ms)
         alike = self._alike.setdefault(mark, [])
-        for at in range(len(alike) - 1, -1, -1):
+        places = range(len(alike))
+        for at in places if self._oldest else reversed(places):
             if agent not in (entry := alike[at]).receivers:
                 entry.receivers.add(agent)
                 if len(entry.receivers) == self._agents:

@@ -326,7 +326,9 @@ class Settling:
         place, number = (wave.origin, wave.core), (wave.epoch, wave.number)
         before = self._waves.get(place)
         if before is not None and number == before.number:
-            before.answered.add(wave.sender)
+            # Ours that comes back from the way to its core says nothing: routes lead in a circle.
+            if wave.core is None or before.asker is not None:
+                before.answered.add(wave.sender)
             return
         if wave.origin == self.self_id or len(self._waves) >= WAVES_MAX:
             return

@@ -156,6 +156,17 @@ def test_publications_alike_have_a_number_each_and_all_who_take_them_have_the_sa
     assert later == 3
 
 
+def test_publications_alike_have_the_same_numbers_at_an_agent_that_always_lags_behind():
+    numbers = OwnNumbers()
+    taken = sorted((50 * n + lag, taker) for n in range(100) for taker, lag in ((10, 0), (11, 170)))
+
+    given = {10: [], 11: []}
+    for at_ms, taker in taken:
+        given[taker].append(numbers.number(1, taker, Millis(at_ms)))
+
+    assert given[10] == given[11] == list(range(1, 101))
+
+
 def test_a_clients_own_stamp_means_nothing_anywhere():
     hub, plain = Hub(HUB), Stamps(FAR, StampBook())
     true = next(packets_in(hub.mesh.arriving(frame(FAR, 1), run_of(b"x"), now_ms=NOW)))

@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -294,6 +295,24 @@ def test_a_wave_from_long_ago_or_twice_changes_nothing():
 
     told = [m for *_, m in network.sent if isinstance(m, Wave | Echo)]
     assert [type(m) for m in told] == [Echo], "answered again, passed on to nobody"
+
+
+def test_our_own_wave_that_comes_back_from_the_way_to_its_core_is_no_answer():
+    network = federation([(1, 2), (2, 3)], Strategy.MESH)
+    network.subscribe(1, "f")
+    network.run(500)
+    network.subscribe(3, "f")
+    network.run(500)
+    network.cut(1, 2)
+    network.nodes[3].ask("f")
+    network.run(0)
+    (wave,) = {m for _, sender, _, m in network.sent if isinstance(m, Wave) and sender == 3}
+    assert wave.core == 1
+
+    back = msgspec.structs.replace(wave, sender=2)
+    network.nodes[3].settling.on_wave(back, now_ms=network.now_ms)
+
+    assert network.nodes[3].answers == []
 
 
 def test_waves_of_any_kind_raise_nothing_and_are_bounded():
