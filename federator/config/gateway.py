@@ -1,7 +1,10 @@
-"""The settings of one gateway: listeners, brokers, limits.
+"""The settings of one gateway, with their defaults and bounds, and the checks across several.
 
-Read like an agent's settings: one TOML file, overridden by the environment, and one line per error.
-A gateway has a name instead of an id, for it is no broker.
+They are read as an agent's settings are: from one TOML file, overridden by the environment, with
+one line per error. A gateway has a name instead of an id, because it is no broker. Only
+``ListenerSettings.context`` reads further files: those of TLS.
+
+The docstring below a setting is its text in docs/configuration.md and in the schema for editors.
 """
 
 import ipaddress
@@ -57,7 +60,12 @@ class ListenerSettings(Section):
             raise wrong("client_ca_file", what, "add cert_file and key_file, or remove it")
 
     def context(self, now: datetime) -> ssl.SSLContext | None:
-        """The TLS context, ``None`` for a plain listener. Raises as ``server_context``."""
+        """Read the certificates: the TLS context, or ``None`` for a plain listener.
+
+        Raises:
+            OSError: A file cannot be read.
+            ValueError: A file has other content, or a certificate is not valid at ``now``.
+        """
         if self.cert_file is None or self.key_file is None:
             return None
         return server_context(
@@ -152,7 +160,7 @@ class ClientSettings(Section):
         "127.0.0.0/8",
         "::1",
     )
-    """Addresses and networks of load balancers, or of others with many clients behind: exempt from
+    """Addresses and networks of load balancers, and of others that many clients share: exempt from
     connecting_per_address_max."""
     filters_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 10_000
     """Subscriptions of one client."""
@@ -178,25 +186,25 @@ class FailoverSettings(Section):
     ping_ms: Span = 1_000
     """Interval of pings to each broker; after three without an answer it counts as dead."""
     settle_ms: Annotated[WholeNumber, Interval(ge=0, le=60_000)] = 500
-    """How long a SUBACK may wait until the whole federation knows the subscription; 0: it does not
-    wait."""
+    """How long a SUBACK may be held back until the whole federation knows the subscription; 0: it
+    is not held back."""
     custody_mark_ms: Span = 20
-    """Least interval of requests to a broker's agent for how far it took custody of our clients'
-    publications."""
+    """Least time between two questions to a broker's agent: which publications of our clients are
+    in its custody?"""
     recent_ms: Span = 10_000
-    """How long publications and deliveries at QoS 1 and 2 are kept, so that a moved client gets
-    what it missed."""
+    """How long publications and deliveries at QoS 1 and 2 are kept, so that a client that is moved
+    to another broker gets what it missed."""
     heal: Literal["seen", "all"] = "seen"
     """Topics on which a moved client gets what it missed: those on which a broker delivered to it
     before, or "all" that it subscribes to. With "all" it may get topics that a broker's ACL denies
     it: use it only where no broker has such rules."""
     recall: Literal["guarded", "always"] = "guarded"
-    """"guarded": other gateways are asked what their clients published around a failure, and
-    answered, over brokers that let no other clients write below $fed/; "always": over all brokers,
-    where any client with access to $fed/ can read it, too."""
+    """Over which brokers gateways ask each other what their clients published around a failure, and
+    answer: "guarded": those that let no other client write below $fed/; "always": all, and any
+    client with access to $fed/ can read the answers there, too."""
     recent_bytes_max: Annotated[WholeNumber, Interval(ge=65_536, le=2**40)] = 67_108_864
-    """Bytes of publications of all clients, and as many again of deliveries; the oldest are dropped
-    first."""
+    """Bytes kept of all clients' publications, and as many again of deliveries; the oldest are
+    dropped first."""
 
 
 class GatewayHttpSettings(HttpSettings):
@@ -230,10 +238,11 @@ class GatewaySettings(Section):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._each_is_named_once()
-        self._named_brokers_are_known()
+        self._check_listeners_and_brokers()
+        self._check_broker_ids()
 
-    def _each_is_named_once(self) -> None:
+    def _check_listeners_and_brokers(self) -> None:
+        """Raise unless there is a listener and a broker, and none appears twice."""
         for key, entries in (("listeners", self.listeners), ("brokers", self.brokers)):
             if not entries:
                 raise wrong(key, f"{key} is empty", f"add [[{key}]]")
@@ -245,21 +254,22 @@ class GatewaySettings(Section):
                 raise wrong(f"listeners.{index}.port", what, "remove one, or correct its port")
             listening.add((listener.host, listener.port))
 
-    def _named_brokers_are_known(self) -> None:
+    def _check_broker_ids(self) -> None:
+        """Raise unless assignments and upstreams name configured brokers, an upstream each."""
         ids = {broker.id for broker in self.brokers}
         for index, (_, broker) in enumerate(self.attachment.assignments):
             if broker not in ids:
                 what = f"broker {broker} is not in [[brokers]]"
                 raise wrong(f"attachment.assign.{index}", what, "add it, or correct the id")
-        named: set[int] = set()
+        with_upstream: set[int] = set()
         for index, upstream in enumerate(self.upstreams):
             if upstream.broker not in ids:
                 what = f"broker {upstream.broker} is not in [[brokers]]"
                 raise wrong(f"upstreams.{index}.broker", what, "add it, or correct the id")
-            if upstream.broker in named:
+            if upstream.broker in with_upstream:
                 what = f"broker {upstream.broker} has two upstreams"
                 raise wrong(f"upstreams.{index}.broker", what, "put their filters into one")
-            named.add(upstream.broker)
+            with_upstream.add(upstream.broker)
 
     def notices(self) -> tuple[Notice, ...]:
         """Warnings at start: credentials that are sent in clear."""

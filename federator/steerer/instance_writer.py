@@ -1,4 +1,10 @@
-"""Writes a steerer's measurements to a file for ``federator plan``; in the solver's thread.
+"""Writes what a steerer measured to a file, as an instance for ``federator plan``.
+
+An instance is the planner's input: brokers, links with their free capacity, and flows with their
+rates. So an operator can compute what the steerer could still improve.
+
+It touches that one file, which it replaces as a whole. It computes and waits for the disk, so it
+runs in the solver's thread, not in the event loop.
 
 Source: docs/steering.md, "What was measured, as an instance".
 """
@@ -19,24 +25,25 @@ EVERY_MS: Final = Millis(60_000)
 """Least time between two automatic writes."""
 
 READABLE_FILE: Final = 0o644
+"""The mode of the file: every user may read it."""
 
 _log = structlog.get_logger()
 
 
 class InstanceWriter:
-    """Writes what ``decider`` measured to ``path``, once a minute and on request."""
+    """Writes what ``decider`` measured to ``path``."""
 
     def __init__(self, path: Path, decider: Decider) -> None:
         self._path, self._decider = path, decider
         self._due_ms = Millis(0)
 
     def write_if_due(self) -> None:
-        """Write, unless that was done within a minute."""
+        """Write, unless that was tried less than ``EVERY_MS`` ago."""
         if monotonic_ms() >= self._due_ms:
             self.write()
 
     def write(self) -> None:
-        """Write now; nothing while no flow is known."""
+        """Write now, if any flow was measured; a failure is logged."""
         problem = self._decider.measured()
         if problem is None:
             return

@@ -48,7 +48,7 @@ async def test_what_was_found_a_moment_ago_is_not_asked_again(asked, monkeypatch
     await asyncio.gather(*(searches.everywhere("same") for _ in range(5)))
     assert len(told) == 1
 
-    monkeypatch.setattr(searches._kept, "_kept_ms", 0)
+    monkeypatch.setattr(searches._results, "_kept_ms", 0)
     await searches.everywhere("same")
     assert len(told) == 2
 
@@ -71,4 +71,4 @@ async def test_so_many_wait_and_further_ones_are_told_so(asked, monkeypatch):
 
     assert sum(isinstance(each, LinkError) for each in found) == 5
     assert len(told) == WAITING_MAX
-    assert len(searches._kept) == KEPT_MAX
+    assert len(searches._results) == KEPT_MAX

@@ -1,4 +1,11 @@
-"""``federator doctor``: what the broker can do, and the exact lines it lacks."""
+"""``federator doctor``: checks whether the broker can take part, and prints the lines it lacks.
+
+It connects to the broker, and to the neighbours' brokers, as the agent would, and publishes there
+on topics of its own. It checks that the agent's state folder could be written. No file is changed,
+and only ``--write`` creates one. ``--acl`` prints an acl_file without connecting.
+
+``run --fail-fast`` makes the same diagnosis. The checks themselves are in ``runtime.doctor``.
+"""
 
 import asyncio
 import errno
@@ -37,8 +44,10 @@ CONFIG_HEAD = (
 _MARKS = {"ok": "ok", "warn": "WARN", "fail": "FAIL"}
 
 
-def _users(context: object, parameter: object, given: str | tuple[str, ...] | None) -> object:
-    """Users of the broker, each as one line of an acl_file can name it."""
+def _check_users(
+    context: object, parameter: object, given: str | tuple[str, ...] | None
+) -> str | tuple[str, ...] | None:
+    """Check that a line of an acl_file can contain each user name; return them."""
     for name in (given,) if isinstance(given, str) else given or ():
         if not (name.isprintable() and name == name.strip() != ""):
             text = f"{name!r}: printable characters wanted, no spaces at the ends"
@@ -46,21 +55,22 @@ def _users(context: object, parameter: object, given: str | tuple[str, ...] | No
     return given
 
 
-def _outbound(context: object, parameter: object, given: tuple[str, ...]) -> dict[str, int]:
-    """Broker ids by user, of ``ID=USER`` or ``ID``."""
+def _parse_outbound(context: object, parameter: object, given: tuple[str, ...]) -> dict[str, int]:
+    """Parse ``ID=USER`` or ``ID``: the broker id of each user."""
     ids: dict[str, int] = {}
     for text in given:
         id_, _, user = text.partition("=")
         if not (id_.isascii() and id_.isdigit() and int(id_) <= BROKER_ID_MAX):
             raise click.BadParameter(f"{text!r}: a broker id wanted, and =USER behind it")
         ids[user or f"{AGENT}-{int(id_)}"] = int(id_)
-    _users(context, parameter, tuple(ids))
+    _check_users(context, parameter, tuple(ids))
     return ids
 
 
-def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+def _role_option(role: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """``--ROLE USER``, which may be repeated: the users of one role in the acl_file."""
     about = f"With --acl: a user of {of}"
-    return click.option(f"--{name}", f"{name}s", multiple=True, callback=_users, help=about)
+    return click.option(f"--{role}", f"{role}s", multiple=True, callback=_check_users, help=about)
 
 
 @click.command(name="doctor")
@@ -84,17 +94,17 @@ def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..
     "--acl", "as_acl", is_flag=True, help="Print an acl_file for the broker instead: least rights."
 )
 @click.option(
-    "--user", callback=_users, help=f"With --acl: the agent. [broker.username or {AGENT}]"
+    "--user", callback=_check_users, help=f"With --acl: the agent. [broker.username or {AGENT}]"
 )
-@_others("peer", of=f"other agents. [links.username or {AGENT}-peer]")
+@_role_option("peer", of=f"other agents. [links.username or {AGENT}-peer]")
 @click.option(
     "--outbound",
     multiple=True,
     metavar="ID[=USER]",
-    callback=_outbound,
+    callback=_parse_outbound,
     help=f'With --acl: an agent with dial = "out", and its user. [{AGENT}-ID]',
 )
-@together(*(_others(role, of=f"{role}s. [{AGENT}-{role}]") for role in ROLES))
+@together(*(_role_option(role, of=f"{role}s. [{AGENT}-{role}]") for role in ROLES))
 def command(
     config: Path | None,
     as_json: bool,
@@ -142,7 +152,12 @@ def command(
 
 
 def diagnosed(settings: Settings, *, system_seconds_max: float) -> Report:
-    """The diagnosis of the broker. Raises ``ConfigError``: it refuses our credentials."""
+    """Connect to the broker and judge it, and the state folder.
+
+    Raises:
+        ConfigError: The broker refuses our credentials.
+        LinkError: It cannot be reached.
+    """
     try:
         facts = asyncio.run(examine(settings, system_seconds_max=system_seconds_max))
     except RefusedError as error:
@@ -153,7 +168,7 @@ def diagnosed(settings: Settings, *, system_seconds_max: float) -> Report:
 
 
 def room(settings: Settings) -> Finding:
-    """Whether an agent, run by our user, could keep its state."""
+    """Check whether our user could write the agent's state folder, without creating it."""
     try:
         require_room("state_dir", settings.state_dir)
     except ConfigError as error:

@@ -1,11 +1,13 @@
-"""The receiving end of a link over datagrams: parts in, whole frames out in order, reports back.
+"""The receiving end of a link over datagrams: takes parts, returns whole frames, makes reports.
 
-A part that arrives goes straight into its frame. A window is examined only when a part of it is
-missing and there are enough repair packets to rebuild it. A frame waits for a missing predecessor,
-but no longer than the predecessor's repair packets can take: what is still missing then comes
-through the broker, late, as it would by another path of the mesh.
+A part that arrives goes straight into its frame. A window is decoded only when a part of it is
+missing and there are enough repair packets to rebuild it. A complete frame waits for earlier frames
+that are missing, but no longer than their repair packets can take. Then it is released without
+them; what was missing comes later, through the broker or from a late repair packet, as it would by
+another path of the mesh.
 
-All of it is bounded: parts, windows, incomplete frames, waiting frames.
+It keeps parts, windows, incomplete frames and waiting frames; all are bounded. Datagrams were
+authenticated before they come here.
 
 Source: docs/udp-fec.md.
 """
@@ -22,47 +24,54 @@ from federator.protocol.types import Millis
 
 WINDOWS_MAX: Final = 64
 PARTS_KEPT: Final = 256
-"""Parts remembered for the windows they are in: those of two groups and what overtakes them."""
+"""Parts kept to decode their windows: those of two groups, and later ones that overtake them."""
 
 PARTIAL_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes of incomplete frames; beyond it the oldest are dropped."""
 READY_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Bytes of frames that wait for earlier ones; beyond it they do not wait any longer."""
 
 HOLD_EXTRA_MS: Final = 10
 """How late repair packets may be, because of the pace and of timers."""
 
 REPORT_WAIT_MS: Final = 25
+"""How long a datagram may go unreported."""
 REPORT_SOON_MS: Final = 5
+"""The same for one that shows a gap."""
+REPORT_AFTER: Final = 64
+"""After so many unreported datagrams a report is due at once."""
 AGE_MS: Final = 10_000
 """Interval after which earlier losses count half as much."""
-
-REPORT_AFTER: Final = 64
-"""After so many datagrams a report does not wait."""
 
 
 @dataclass(slots=True)
 class ReceiverCounters:
     """Counts since the start."""
 
-    frames: int = 0
-    parts: int = 0
-    repairs: int = 0
+    frames: int = 0  # completed
+    parts: int = 0  # received, without copies
+    repairs: int = 0  # repair packets, without those of windows that are done
     rebuilt_parts: int = 0
-    undecodable: int = 0
-    skipped: int = 0
-    stale: int = 0
+    undecodable: int = 0  # attempts to decode a window that failed
+    skipped: int = 0  # frames that later ones stopped waiting for
+    stale: int = 0  # datagrams of an earlier stream
 
 
 @dataclass(slots=True)
 class _Window:
+    """The repair packets of one window."""
+
     repairs: dict[int, bytes] = field(default_factory=dict)  # by place
-    done: bool = False
+    done: bool = False  # it needs no more repair packets, or cannot use them
 
 
 @dataclass(slots=True)
 class _Partial:
-    pieces: list[bytes | None]
-    missing: int
-    size: int = 0
+    """An incomplete frame."""
+
+    pieces: list[bytes | None]  # by part; ``None``: missing
+    missing: int  # how many of them are
+    size: int = 0  # bytes of the others
 
 
 class Receiver:
@@ -72,27 +81,30 @@ class Receiver:
         self.counters = ReceiverCounters()
         self.meter = LossMeter()  # what the link loses
         self._coder = coder
-        self._begin(-1)
+        self._start_stream(-1)
         self._report_at_ms: Millis | None = None
-        self._aged_at_ms = Millis(0)
+        self._aged_at_ms = Millis(0)  # when losses last lost half their weight
 
-    def _begin(self, stream: int) -> None:
+    def _start_stream(self, stream: int) -> None:
+        """Forget the stream before: the sender began another one, with all numbers anew."""
         self._stream = stream
         self.meter.restart()
-        self._parts: dict[int, bytes] = {}
-        self._part_top = 0
+        self._parts: dict[int, bytes] = {}  # by ordinal
+        self._part_top = 0  # the highest ordinal of a part
+        # By the first part's ordinal and the number of parts.
         self._windows: Recent[tuple[int, int], _Window] = Recent(WINDOWS_MAX)
-        self._partials: OrderedDict[int, _Partial] = OrderedDict()
+        self._partials: OrderedDict[int, _Partial] = OrderedDict()  # by frame, oldest first
         self._partial_bytes = 0
+        # Complete frames that wait for earlier ones, and since when.
         self._ready: dict[int, tuple[bytes, Millis]] = {}
         self._ready_bytes = 0
         self._next = 1  # the next frame to release
-        self._top = 0
+        self._top = 0  # the highest frame of which a part arrived
         self._whole = 0  # the complete frames: bit i is frame top - i
-        self._newest = 0
+        self._newest = 0  # the highest number of a datagram
         self._newest_at_ms = Millis(0)
-        self._unreported = 0
-        self._hold_ms = 0
+        self._unreported = 0  # datagrams since the last report
+        self._hold_ms = 0  # how long a complete frame waits for earlier ones
 
     @property
     def held_bytes(self) -> int:
@@ -103,15 +115,15 @@ class Receiver:
         """Take a datagram other than a report; return the frames that can be released now.
 
         Raises:
-            DecodeError: It contradicts itself, or others.
+            DecodeError: It contradicts itself, or an earlier datagram.
         """
         if stream < self._stream:
             self.counters.stale += 1
             return []
         released: list[bytes] = []
         if stream > self._stream:
-            released = [self._pop(number) for number in sorted(self._ready)]
-            self._begin(stream)
+            released = [self._pop(frame) for frame in sorted(self._ready)]
+            self._start_stream(stream)
         self._note_arrival(number, now_ms)
         if isinstance(body, wire.Part):
             self._hold_ms = (1 + wire.SECOND_WAITS) * body.wait_ms + HOLD_EXTRA_MS
@@ -121,7 +133,7 @@ class Receiver:
         return released + self.release(now_ms=now_ms)
 
     def note_number(self, stream: int, number: int) -> None:
-        """Note the number of a report, which is a datagram like all others."""
+        """Note the number of a report: the numbers of all datagrams show what is lost."""
         if stream == self._stream:
             self.meter.note(number)
 
@@ -154,6 +166,7 @@ class Receiver:
     # -- datagrams --------------------------------------------------------------------------------
 
     def _note_arrival(self, number: int, now_ms: Millis) -> None:
+        """Measure losses, and set when the next report is due."""
         self.meter.note(number)
         gap = number > self._newest + 1
         if number > self._newest:
@@ -164,8 +177,11 @@ class Receiver:
         if self._report_at_ms is None or at_ms < self._report_at_ms:
             self._report_at_ms = at_ms
 
+    # Frames go out by two ways. These methods return only *late* ones: frames that are complete
+    # when later ones were already released. All others become ready, and ``release`` returns them.
+
     def _on_part(self, part: wire.Part, now_ms: Millis) -> list[bytes]:
-        wire.open_content(part.content)
+        wire.open_content(part.content)  # raises before the part is kept
         if not self._keep(part.ordinal, part.content):
             return []
         self.counters.parts += 1
@@ -202,7 +218,7 @@ class Receiver:
         return True
 
     def _rebuild(self, now_ms: Millis) -> list[bytes]:
-        """Rebuild missing parts in windows, as long as one part leads to another."""
+        """Rebuild missing parts; again while rebuilt parts let another window be decoded."""
         late: list[bytes] = []
         progress = True
         while progress:
@@ -225,7 +241,7 @@ class Receiver:
         return late
 
     def _decode(self, first: int, count: int, window: _Window) -> list[bytes]:
-        """Rebuild all symbols of a window; none when the packets do not suffice."""
+        """Rebuild all symbols of a window; return an empty list if the packets do not suffice."""
         size = len(next(iter(window.repairs.values())))
         parts = {i: self._parts[first + i] for i in range(count) if first + i in self._parts}
         if parts and wire.symbol_bytes([*parts.values()]) > size:
@@ -249,9 +265,9 @@ class Receiver:
             shift = min(number - self._top, wire.WINDOW)
             self._whole = (self._whole << shift) & ((1 << wire.WINDOW) - 1)
             self._top = number
-        at = self._top - number
-        if at >= wire.WINDOW or self._whole >> at & 1:
-            return []
+        bit = self._top - number
+        if bit >= wire.WINDOW or self._whole >> bit & 1:
+            return []  # too old, or complete already
         if place.parts == 1:
             return self._on_whole(number, piece, now_ms)
         partial = self._partials.get(number)
@@ -271,6 +287,7 @@ class Receiver:
         return self._on_whole(number, b"".join(p for p in partial.pieces if p), now_ms)
 
     def _bound_partials(self) -> None:
+        """Drop the oldest incomplete frames beyond the bounds."""
         while self._partials and (
             self._partial_bytes > PARTIAL_BYTES_MAX or len(self._partials) > wire.WINDOW
         ):
@@ -289,7 +306,7 @@ class Receiver:
         return []
 
     def release(self, *, now_ms: Millis) -> list[bytes]:
-        """Return the frames that are next, and those after a gap that lasted too long."""
+        """Return the frames that are next in order, and those after a gap that lasted too long."""
         released: list[bytes] = []
         while self._ready:
             if self._next in self._ready:
@@ -305,6 +322,7 @@ class Receiver:
         return released
 
     def _pop(self, number: int) -> bytes:
+        """Remove a waiting frame, and return it."""
         frame, _ = self._ready.pop(number)
         self._ready_bytes -= len(frame)
         return frame

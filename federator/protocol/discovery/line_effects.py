@@ -1,6 +1,9 @@
-"""The effect of each log line on the subscription table, and which lines make us distrust it.
+"""Applies parsed lines of the broker's log to the subscription table.
 
-A line with several readings can only make us want more.
+A line with one meaning changes the table as it says. An ambiguous line, which may describe several
+events, only makes entries doubtful or adds doubtful ones: we then ask for too much, never for too
+little. A line that may hide a subscription, or tells us that lines were lost, makes us distrust the
+table as a whole (``Reconciliation``).
 
 Source: docs/protocol.md 9.
 """
@@ -32,16 +35,29 @@ _LINE_CHARS_MAX = 200
 
 @dataclass(eq=False)
 class LineEffects:
-    """Applies log lines to the subscription table."""
+    """Applies log lines to the subscription table, and counts them.
+
+    Args:
+        table: Is changed.
+        reconciliation: Is called when the table cannot be trusted.
+        own_id: Client id of the connection that receives the log.
+        notice: Reports an event for operators: takes its name, its level, and details by keyword.
+
+    Attributes:
+        read: Lines received; counted by the caller.
+        ambiguous: Lines with several possible meanings.
+        unreadable: Lines without any.
+        broker_drops: Lines by which the broker reports that it drops messages for a client of ours.
+    """
 
     table: SubscriptionTable
     reconciliation: Reconciliation
     own_id: str
-    notice: Callable[..., None]  # takes its name, its level, and details by keyword
-    read: int = 0  # lines read,
-    ambiguous: int = 0  # those with several readings,
-    unreadable: int = 0  # and those with none
-    broker_drops: int = 0  # times the broker reported that it drops messages for one of our clients
+    notice: Callable[..., None]
+    read: int = 0
+    ambiguous: int = 0
+    unreadable: int = 0
+    broker_drops: int = 0
 
     def on_event(self, event: LogEvent, *, now_ms: Millis) -> None:
         """Apply one log event."""
@@ -57,7 +73,7 @@ class LineEffects:
             case Ambiguous():
                 self.ambiguous += 1
                 for candidate in event.candidates:
-                    self._on_candidate(candidate, now_ms=now_ms)
+                    self._on_possible(candidate, now_ms=now_ms)
                 if event.cut and any(isinstance(c, Subscribed) for c in event.candidates):
                     self.reconciliation.distrust(
                         "a subscription was cut in the log", gap=False, now_ms=now_ms
@@ -78,8 +94,8 @@ class LineEffects:
             case Dropping():
                 self._on_dropping(event.id, now_ms=now_ms)
 
-    def _on_candidate(self, event: ClientEvent, *, now_ms: Millis) -> None:
-        """Apply an event that perhaps happened: it may only add to what we want."""
+    def _on_possible(self, event: ClientEvent, *, now_ms: Millis) -> None:
+        """Apply an event that perhaps happened: no filter that we want may be lost by it."""
         match event:
             case ClientConnected():
                 self.table.doubt_connected(event.id)
@@ -94,6 +110,7 @@ class LineEffects:
                 self._on_dropping(event.id, now_ms=now_ms)
 
     def _on_dropping(self, id: str, *, now_ms: Millis) -> None:
+        """Handle the report that the broker drops messages for client ``id``: of ours only."""
         if not id.startswith(OWN_PREFIX):
             return
         self.broker_drops += 1
@@ -102,6 +119,7 @@ class LineEffects:
         self.notice("discovery.broker_drops", "warning", client=_shortened(id))
 
     def _on_full(self, *, now_ms: Millis) -> None:
+        """Distrust the table, unless that is so already: a subscription found no room in it."""
         if self.reconciliation.doubt is None:
             self.reconciliation.distrust(
                 f"{self.table.refused} did not fit into the table", gap=False, now_ms=now_ms
@@ -109,8 +127,10 @@ class LineEffects:
 
 
 def _stored(event: Subscribed | Unsubscribed) -> str:
+    """The filter as the table has it: marked where the log cut it off."""
     return event.filter + CUT_MARK if event.cut else event.filter
 
 
 def _shortened(text: str) -> str:
+    """``text`` for a notice: without secrets, cut, and in printable ASCII."""
     return ascii(shown(text)[:_LINE_CHARS_MAX])[1:-1]

@@ -1,7 +1,13 @@
-"""Outboxes at work: those that we keep for agents we cannot dial, and our own at neighbours.
+"""Both ends of outboxes: those on our broker for other agents, and ours on neighbours' brokers.
 
-The agent that keeps one publishes, now and then, a mark with its position; the agent that takes
-from it answers. An agent may keep some, and take from others.
+An outbox is a topic by which an agent sends to one that it cannot dial (``protocol.links.outbox``).
+The sender publishes there on its own broker; the receiver subscribes to it. Among the frames the
+sender publishes marks with its position; the receiver answers a mark when everything before it is
+handled, and so returns credit. ``KeptOutboxes`` is the sender's end, ``OwnOutboxes`` the
+receiver's; an agent may have both.
+
+This module sends and answers marks. The connections belong to ``NeighbourLinks``, and what waits
+for credit to ``OutboxLink``.
 
 Source: docs/protocol.md 19.
 """
@@ -24,12 +30,21 @@ from federator.runtime.mqtt.parts import Part
 from federator.runtime.process.clocks import beat, monotonic_ms, wall_clock_ms
 
 MARK_S: Final = 1.0
-"""Between two marks that no other event calls for: they make up for lost ones."""
+"""Interval of marks to receivers that owe an answer: they make up for lost marks and answers."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KeptOutboxes:
-    """The outboxes on our own broker, one for each agent that fetches our messages there."""
+    """The outboxes on our own broker, one for each agent that fetches our messages there.
+
+    Args:
+        self_id: Our broker's id.
+        traffic: Encodes marks, and counts them.
+        connections: All links; those with an ``OutboxLink`` lead to outboxes.
+
+    Attributes:
+        roll: The number of our last roll call, which every mark has.
+    """
 
     self_id: BrokerId
     traffic: ControlTraffic
@@ -37,62 +52,67 @@ class KeptOutboxes:
     roll: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        self.connections.mark = self._mark
+        self.connections.mark = self._send_mark
 
     def part(self) -> Part:
         return Part(messages={OutboxTaken: self.on_taken}, tasks={"outboxes": self.run})
 
     async def run(self) -> None:
-        """Ask the receivers from time to time for their position, until cancelled."""
+        """Repeat marks to the receivers that have not confirmed everything, until cancelled."""
         while True:
             await beat(MARK_S)
-            for neighbour, link in self._kept():
-                if link.credit.owed_packets:
-                    self._mark(neighbour)
+            for outbox, data in self._outboxes():
+                if data.credit.owed_packets:
+                    self._send_mark(outbox)
 
     def on_neighbour(self, neighbour: BrokerId, *, reached: bool) -> None:
         """Begin or end sending to a neighbour; at the end, drop what waits for it."""
-        for outbox, link in self._kept():
+        for outbox, data in self._outboxes():
             if outbox.outbox_of != neighbour:
                 continue
             outbox.reached = reached
             if reached:
-                self._mark(outbox)
+                self._send_mark(outbox)
             else:
-                link.discard()
+                data.discard()
 
     def on_taken(self, answer: OutboxTaken) -> None:
-        """Handle a neighbour's answer to a mark of ours."""
+        """Handle a neighbour's answer to a mark of ours: it returns credit."""
         outbox = self.connections.behind_conn(answer.conn)
         if outbox is not None and outbox.outbox_of == answer.sender:
-            assert isinstance(outbox.data, OutboxLink), "only such lead to an outbox"
+            assert isinstance(outbox.data, OutboxLink), "links to outboxes have one"
             outbox.data.on_taken(answer.sent_bytes, answer.sent_packets)
 
     def call_roll(self) -> None:
-        """Have all agents that take from our broker subscribe again: see ``RollCall``."""
+        """Have all agents with an outbox on our broker subscribe again: see ``RollCall``."""
         self.roll = max(wall_clock_ms(), self.roll + 1)
-        for outbox, _ in self._kept():
-            self._mark(outbox)
+        for outbox, _ in self._outboxes():
+            self._send_mark(outbox)
 
-    def _kept(self) -> Iterator[tuple[NeighbourLink, OutboxLink]]:
-        for neighbour in self.connections.all:
-            if isinstance(neighbour.data, OutboxLink):
-                yield neighbour, neighbour.data
+    def _outboxes(self) -> Iterator[tuple[NeighbourLink, OutboxLink]]:
+        """The links that lead to outboxes, each with its connection for data."""
+        for link in self.connections.all:
+            if isinstance(link.data, OutboxLink):
+                yield link, link.data
 
-    def _mark(self, neighbour: NeighbourLink) -> None:
-        link = neighbour.data
-        if isinstance(link, OutboxLink) and link.connected and neighbour.conn is not None:
-            mark = OutboxMark(self.self_id, neighbour.conn, *link.credit.mark(), self.roll)
-            self.traffic.send_by(link, mark, link.write_mark)
+    def _send_mark(self, outbox: NeighbourLink) -> None:
+        """Ask the receiver for its position, if our connection to the outbox is up."""
+        data = outbox.data
+        if isinstance(data, OutboxLink) and data.connected and outbox.conn is not None:
+            mark = OutboxMark(self.self_id, outbox.conn, *data.credit.mark(), self.roll)
+            self.traffic.send_by(data, mark, data.write_mark)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OwnOutboxes:
-    """Our outboxes on neighbours' brokers: hands received messages to their usual handlers.
+    """Our outboxes on neighbours' brokers: passes on what arrives there, and answers marks.
 
     Args:
-        on_messages: Handles control messages.
-        on_frames: Handles frames.
+        federation: The federation's name.
+        self_id: Our broker's id.
+        traffic: Decodes marks, and sends the answers.
+        on_messages: Handles control messages, as those from our own broker.
+        on_frames: Handles frames, as those from our own broker.
     """
 
     federation: str
@@ -108,7 +128,7 @@ class OwnOutboxes:
     def on_fetched(
         self, neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]
     ) -> None:
-        """Handle the messages of one socket read; ignore those on other topics."""
+        """Handle the messages of one socket read; ignore those on topics of no outbox of ours."""
         messages: list[PublishPacket] = []
         frames: list[bytes] = []
         for packet, _, _ in publishes:
@@ -116,7 +136,7 @@ class OwnOutboxes:
             if kind == DATA:
                 frames.append(packet.payload)
             elif kind == WINDOW:
-                if frames:  # a mark is answered when everything before it is handled
+                if frames:  # handle everything before the mark, then answer it
                     self.on_frames(frames)
                     frames = []
                 self._on_mark(neighbour, link, packet)
@@ -128,11 +148,12 @@ class OwnOutboxes:
             self.on_messages(messages)
 
     def _on_mark(self, neighbour: NeighbourLink, link: MqttLink, packet: PublishPacket) -> None:
+        """Answer a mark of ``neighbour``, and subscribe again if it calls the roll."""
         mark = self.traffic.receive(packet)
         if not isinstance(mark, OutboxMark) or mark.sender != self.traffic.neighbour_at(link):
             return
         taken = OutboxTaken(self.self_id, mark.conn, mark.sent_bytes, mark.sent_packets)
         self.traffic.send(neighbour.control, taken)
         if neighbour.rolls.asks(mark.roll, retained=False, now_ms=monotonic_ms()):
-            for each_link in neighbour.links:
-                each_link.subscribe_again()
+            for connection in neighbour.links:
+                connection.subscribe_again()

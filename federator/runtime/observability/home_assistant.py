@@ -1,11 +1,13 @@
-"""An agent's devices at Home Assistant, and the topics of their states.
+"""The topics and payloads by which Home Assistant shows our broker and its links as devices.
 
-Our broker is a device, and so is each of its links. Home Assistant builds them from one retained
-message each, and then subscribes to the topics in it. They begin with ``federator/``, not with
-``$fed/``: so they reach a Home Assistant at another broker like any client's publications.
+Home Assistant builds a device from one retained message, the discovery payload, and then subscribes
+to the topics in it. These begin with ``federator/``, not with ``$fed/``: so they reach a Home
+Assistant at another broker like any client's publications.
 
-The death of a broker is not published: its Will dies with it. So a state that is not repeated
-within ``EXPIRES_S`` is void, and Home Assistant shows its device as unavailable.
+A broker that dies can publish no Will. So a state that is not repeated within ``EXPIRES_S`` is
+void, and Home Assistant shows its device as unavailable.
+
+This module only makes topics and payloads; ``runtime.agent.home_assistant`` publishes them.
 
 Source: Home Assistant's documentation, "MQTT", "Device discovery payload".
 """
@@ -19,6 +21,7 @@ from federator.protocol.messages.broker_names import named
 from federator.protocol.types import BrokerId
 
 EVERY_S: Final = 10
+"""Interval at which states are repeated."""
 EXPIRES_S: Final = 3 * EVERY_S
 
 ON, OFF = "ON", "OFF"
@@ -50,22 +53,22 @@ class OwnNames:
         return f"federator/{self.federation}/{self.broker}/availability"
 
     def device_id(self, link: BrokerId | None = None) -> str:
-        """The identifier of our broker, or of its link to ``link``; unique among agents."""
+        """The identifier of our broker, or of its link to broker ``link``; unique among agents."""
         own = f"federator_{_escaped(self.federation)}_{self.broker}"
         return own if link is None else f"{own}_{link}"
 
     def state_topic(self, link: BrokerId | None = None) -> str:
-        """The topic for the state of our broker, or of a link."""
+        """The topic for the state of our broker, or of its link to broker ``link``."""
         own = f"federator/{self.federation}/{self.broker}"
         return f"{own}/state" if link is None else f"{own}/links/{link}"
 
     def discovery_topic(self, link: BrokerId | None = None) -> str:
-        """The topic on which Home Assistant finds the device."""
+        """The topic for the discovery payload of a device."""
         return f"{self.prefix}/device/{self.device_id(link)}/config"
 
 
 def broker_device(names: OwnNames, name: str) -> Payload:
-    """Our broker as a device; ``name`` may be empty."""
+    """The discovery payload of our broker, called ``name`` by its operator; this may be empty."""
     device = {"name": f"Broker {named(names.broker, name)}", "model": "MQTT broker"}
     ready = _component("binary_sensor", "Ready", "ready", device_class="running")
     standing = _component("sensor", "Standing", "standing")
@@ -73,7 +76,7 @@ def broker_device(names: OwnNames, name: str) -> Payload:
 
 
 def link_device(names: OwnNames, own_name: str, link: BrokerId, name: str) -> Payload:
-    """The link of our broker with broker ``link``, called ``name``."""
+    """The discovery payload of our link to broker ``link``, which is called ``name``."""
     ends = f"{named(names.broker, own_name)} to {named(link, name)}"
     device = {"name": f"Link {ends}", "model": "Link", "via_device": names.device_id()}
     up = _component("binary_sensor", "Connection", "up", device_class="connectivity")
@@ -83,19 +86,29 @@ def link_device(names: OwnNames, own_name: str, link: BrokerId, name: str) -> Pa
 
 
 def broker_state(why_not_ready: str | None, standing: str | None) -> Payload:
-    """The state of our broker; ``standing`` is one word, known once it is ready."""
+    """The state of our broker.
+
+    Args:
+        why_not_ready: Why its agent is not ready; ``None`` when it is.
+        standing: How it stands in the federation (``protocol.links.standing``); shown once its
+            agent is ready.
+    """
     return {"ready": OFF if why_not_ready else ON, "standing": why_not_ready or standing}
 
 
 def link_state(*, up: bool, round_trip_ms: float | None) -> Payload:
     """The state of a link; with its round trip while it is up."""
-    shown_ms = round(round_trip_ms, 1) if up and round_trip_ms is not None else None
-    return {"up": ON if up else OFF, "round_trip_ms": shown_ms}
+    rounded_ms = round(round_trip_ms, 1) if up and round_trip_ms is not None else None
+    return {"up": ON if up else OFF, "round_trip_ms": rounded_ms}
 
 
 def _payload(
-    names: OwnNames, link: BrokerId | None, device: Mapping[str, str], parts: Mapping[str, Payload]
+    names: OwnNames,
+    link: BrokerId | None,
+    device: Mapping[str, str],
+    components: Mapping[str, Payload],
 ) -> Payload:
+    """A discovery payload: the device, and what it shows by the keys of its state."""
     identifier = names.device_id(link)
     return {
         "device": {
@@ -108,17 +121,22 @@ def _payload(
         "state_topic": names.state_topic(link),
         "availability_topic": names.availability_topic,
         "components": {
-            key: {**part, "unique_id": f"{identifier}_{key}"} for key, part in parts.items()
+            key: {**component, "unique_id": f"{identifier}_{key}"}
+            for key, component in components.items()
         },
     }
 
 
 def _component(platform: str, name: str, key: str, **more: str) -> Payload:
+    """A value shown of a device: the one by ``key`` in its state."""
     template = f"{{{{ value_json.{key} }}}}"
     component: Payload = {"platform": platform, "name": name, "value_template": template, **more}
     return component | {"expire_after": EXPIRES_S, "entity_category": "diagnostic"}
 
 
 def _escaped(name: str) -> str:
-    """``name`` in letters and digits: Home Assistant takes no dot, and two names stay different."""
-    return _UNSAFE.sub(lambda found: f"-{ord(found[0]):x}-", name)
+    """``name`` as a part of an identifier, in which Home Assistant allows no dot, for example.
+
+    Other characters than letters and digits become ``-CODE-``, so different names stay different.
+    """
+    return _UNSAFE.sub(lambda unsafe: f"-{ord(unsafe[0]):x}-", name)
