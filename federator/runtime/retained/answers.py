@@ -90,15 +90,16 @@ class RetainedAnswers:
 
     def ask(self, way: Way, about: RetainedRequest | RetainedAsk) -> None:
         """Answer ``about``, received by ``way``, when its turn comes; large filters apart."""
-        is_large = self.broker.is_large
         if isinstance(about, RetainedAsk):
-            (self._slow if is_large(about.filter) else self._quick).put(way, about)
+            self._queue(about.filter).put(way, about)
             return
-        many = tuple(want for want in about.wants if is_large(want.filter))
-        few = tuple(want for want in about.wants if want not in many)
-        for questions, wants in ((self._quick, few), (self._slow, many)):
+        for questions in (self._quick, self._slow):
+            wants = tuple(want for want in about.wants if self._queue(want.filter) is questions)
             if wants:
                 questions.put(way, msgspec.structs.replace(about, wants=wants))
+
+    def _queue(self, filter: str) -> "_Questions":
+        return self._slow if self.broker.is_large(filter) else self._quick
 
     async def run(self) -> None:
         """Answer until cancelled."""

@@ -85,10 +85,12 @@ class RetainedRounds:
 
     def compare(self, filters: Iterable[str] = (), *, rally: bool = False) -> None:
         """Compare ``filters`` soon; with ``rally``, have all agents compare theirs, too."""
-        filters = list(filters)
-        self._quick.compare([f for f in filters if not self._is_slow(f)], rally=rally)
-        if slow := [f for f in filters if self._is_slow(f)]:
-            self._slow.compare(slow)
+        lanes: dict[bool, list[str]] = {False: [], True: []}
+        for filter in filters:
+            lanes[self._is_slow(filter)].append(filter)
+        self._quick.compare(lanes[False], rally=rally)
+        if lanes[True]:
+            self._slow.compare(lanes[True])
 
     def repeat(self, topics: Iterable[str]) -> None:
         """Publish once more what our broker retains on ``topics``: older values came later."""
@@ -106,8 +108,9 @@ class RetainedRounds:
         lane.on_letter(way, body)
 
     def _is_slow(self, filter: str) -> bool:
-        large = self.broker.is_large(filter) and not self._quick.is_about(filter)
-        return large or self._slow.is_about(filter)
+        if self._slow.is_about(filter):
+            return True
+        return not self._quick.is_about(filter) and self.broker.is_large(filter)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
