@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import structlog
 from mqtt5 import PublishPacket
 
 from federator.errors import DecodeError
@@ -27,13 +26,13 @@ from federator.protocol.forwarding.publications import RunChecker, topics_of
 from federator.protocol.messages.gateways import Fetch, Fetched
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.topics import fetch_topic, fetched_topic
-from federator.protocol.rate_limiter import RateLimiter, WindowCounter
+from federator.protocol.rate_limiter import WindowCounter
 from federator.protocol.trust.words import is_signed
-from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.process.notices import Complaints
 
 LOOK_BACK_MS_MAX: Final = 60_000
 ANSWER_BYTES_MAX: Final = 4_194_304
@@ -48,12 +47,9 @@ WINDOW_MS: Final = 50
 JUDGED_MAX: Final = 16
 """Proofs, 0.13 ms each, in one window."""
 
-COMPLAINT_GAP_MS: Final = Millis(60_000)
 OWN_AT_ONCE: Final = 64
 
 _PROOFS: Final = "proofs"
-
-_log = structlog.get_logger()
 
 
 @dataclass(eq=False, repr=False)
@@ -92,7 +88,7 @@ class GatewayFetches:
         self._checker = RunChecker()
         self._signatures_checked: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=4)
+        self._complain = Complaints().complain
 
     def part(self) -> Part:
         return Part(
@@ -119,8 +115,7 @@ class GatewayFetches:
                 validate_filter(filter)
         except (DecodeError, ValueError) as error:
             self.malformed += 1
-            if self._complaints.allow("malformed", monotonic_ms()):
-                _log.warning("fetch.malformed", reason=str(error)[:200], so_far=self.malformed)
+            self._complain("fetch.malformed", reason=str(error)[:200], so_far=self.malformed)
             return
         names = sorted({name for pattern in asked.filters for name in self.in_federation(pattern)})
         since_us = wall_clock_us() - 1_000 * min(asked.oldest_ms, LOOK_BACK_MS_MAX)
@@ -192,5 +187,4 @@ class GatewayFetches:
     def _refuse(self) -> None:
         """Count what is not searched for, or not sent."""
         self.refused += 1
-        if self._complaints.allow("refused", monotonic_ms()):
-            _log.warning("fetch.refused", so_far=self.refused)
+        self._complain("fetch.refused", so_far=self.refused)

@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
 from mqtt5 import PublishPacket, QoS
 
 from federator.config.settings import Settings
@@ -20,7 +19,6 @@ from federator.protocol.messages import gateways, json_codec, topics
 from federator.protocol.messages.control import Echo, SettlingMessage, Wave
 from federator.protocol.node import Node
 from federator.protocol.policy.broker_policy import BrokerPolicy
-from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.settling.routes import SettledRoutes, plain_filter
 from federator.protocol.settling.waves import TIMEOUT_MS, Question, Settling, Standing
 from federator.protocol.trust.words import is_signed
@@ -29,10 +27,7 @@ from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.parts import Part
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
-
-COMPLAINT_GAP_MS = Millis(60_000)
-
-_log = structlog.get_logger()
+from federator.runtime.process.notices import Complaints
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -60,7 +55,7 @@ class SettlingService:
         self.send = self.tell  # part of the machine's context, like the methods below
         self.settling = Settling(self.settings.broker_id, self._links.epoch, self._routes, self)
         self._timer = DeadlineTimer(self._on_time)
-        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=2)
+        self._complain = Complaints().complain
 
     def part(self) -> Part:
         return Part(
@@ -79,16 +74,15 @@ class SettlingService:
             texts = [text for filter in asked.filters for text in self._texts(filter)]
         except (DecodeError, ValueError) as error:
             self.malformed += 1
-            if self._complaints.allow("malformed", now_ms):
-                _log.warning("settle.malformed", reason=str(error)[:200], so_far=self.malformed)
+            self._complain("settle.malformed", reason=str(error)[:200], so_far=self.malformed)
             return
         until_ms = Millis(now_ms + TIMEOUT_MS)
         filters, signed = tuple(dict.fromkeys(texts)), is_signed(packet.payload)
         refused = self.settling.refused
         question = Question(asked.gateway, asked.token, filters, until_ms, signed)
         self.settling.ask(question, now_ms=now_ms)
-        if self.settling.refused > refused and self._complaints.allow("refused", now_ms):
-            _log.warning("settle.refused", so_far=self.settling.refused)
+        if self.settling.refused > refused:
+            self._complain("settle.refused", so_far=self.settling.refused)
         self._arm(now_ms)
 
     def on_message(self, message: SettlingMessage) -> None:
