@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from federator_analytics.cli.spark import Master, Memory
+from federator_analytics.cli.spark import Master, memory_option
 from federator_analytics.digest.figures import summarise
 from federator_analytics.digest.tables import read_tables
 from federator_analytics.digest.units import duration, percent, ratio, some
@@ -25,13 +25,7 @@ from federator_analytics.session import look_for_spark, require_connector, spark
 @click.option("--title", default="", help="Above the page. [the federation's name]")
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json instead of five lines.")
 @click.option("--master", type=Master(), help="Where Spark runs. [all cores of this machine]")
-@click.option(
-    "--driver-memory",
-    type=Memory(),
-    default="2g",
-    show_default=True,
-    help="Of Spark on this machine.",
-)
+@memory_option("--driver-memory", "Of Spark on this machine.")
 def command(
     inputs: tuple[str, ...],
     out: str,

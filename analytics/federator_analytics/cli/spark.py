@@ -5,6 +5,8 @@ Spark and Java answer a wrong one with a page of Java. The forms are those of Sp
 """
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 import click
 
@@ -14,8 +16,13 @@ _MASTER = re.compile(
 )
 _MEMORY = re.compile(r"([1-9][0-9]*)([kmgt])", re.IGNORECASE)
 _MIB = {"k": 2**-10, "m": 1, "g": 2**10, "t": 2**20}
+_Verb = TypeVar("_Verb", bound=Callable[..., object])
 MEMORY_MIB_MIN = 512
 """With less than 450 MiB of heap, which a Java of this size has, Spark does not start."""
+
+
+def memory_option(name: str, about: str) -> Callable[[_Verb], _Verb]:
+    return click.option(name, type=Memory(), default="2g", show_default=True, help=about)
 
 
 class Master(click.ParamType[str]):

@@ -22,7 +22,7 @@ from typing import Any
 
 import click
 
-from federator_analytics.cli.spark import Master, Memory
+from federator_analytics.cli.spark import Master, memory_option
 from federator_analytics.errors import UnavailableError
 from federator_analytics.session import (
     LOOPBACK,
@@ -142,16 +142,8 @@ def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
 @click.option(
     "--master", type=Master(), required=True, help="spark://HOST:PORT, yarn, k8s://..., local[N]."
 )
-@click.option(
-    "--executor-memory", type=Memory(), default="2g", show_default=True, help="Of each executor."
-)
-@click.option(
-    "--driver-memory",
-    type=Memory(),
-    default="2g",
-    show_default=True,
-    help="Of this machine's part.",
-)
+@memory_option("--executor-memory", "Of each executor.")
+@memory_option("--driver-memory", "Of this machine's part.")
 @click.option("--packages", help="Maven packages, comma separated: for object storage.")
 @click.option(
     "--archives",
