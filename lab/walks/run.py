@@ -6,24 +6,25 @@ that is seen before anything happens.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
-from collections.abc import Awaitable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import pyarrow
 
 from federator.protocol.types import BrokerId
 from lab.frame.experiment import Result, Tell, experiment
 from lab.frame.settings import setting
-from lab.grid.clients import Client
 from lab.grid.processes import children
 from lab.grid.processes.children import Child, Process, Sections, python
 from lab.grid.processes.daemons import CollectorProcess
 from lab.grid.stage import DEEP, Stage, unlinked, widened
+from lab.grid.streams import Stream, flowing
 from lab.grid.waiting import until
 from lab.walks.steps import CHECKOUT, place, resolve, walks
 from lab.walks.traced import STEPS, TOGETHER, Noted, traced
@@ -46,7 +47,7 @@ DETOUR: Final = 10
 TOPIC: Final = "walk"
 FEDERATION: Final = 'federation = "grid"\n'
 
-FILES_MAX: Final = {
+FILES_MAX: Final = {  # in the order of the walks
     "publication, at the origin": 20,
     "publication, at the destination": 18,
     "SUBSCRIBE, all agents": 32,
@@ -126,37 +127,30 @@ def calls(file: Path) -> Noted:
     return found
 
 
-class Triangle:
-    """Three traced agents beside their brokers; clients publish at the first one.
-
-    An async context manager, as ``Stage``.
-    """
+class Triangle(Stage):
+    """Three traced agents beside their brokers."""
 
     def __init__(self, folder: Path, steps: list[str], more: Sections) -> None:
         self.tracing = Tracing(folder / "calls", steps)
-        self.stage = Stage(folder, broker_options=DEEP, spawn=self.tracing.spawn)
+        super().__init__(folder, broker_options=DEEP, spawn=self.tracing.spawn)
         self._more = more
 
-    async def __aenter__(self) -> Self:
-        await self.stage.__aenter__()
+    async def start(self) -> None:
+        """Start all, and return once the agents are linked."""
         for id in LINKS:
-            await self.stage.broker(id)
+            await self.broker(id)
         for id, others in LINKS.items():
-            urls = {other: self.stage.brokers[other].url for other in others}
+            urls = {other: self.brokers[other].url for other in others}
             costs = {other: DETOUR for other in others if MIDDLE not in (id, other)}
-            await self.stage.agent(id, urls, costs=costs, more=self._more)
+            await self.agent(id, urls, costs=costs, more=self._more)
         await self.linked()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.stage.__aexit__(*error)
 
     async def linked(self) -> None:
-        await self.stage.until(lambda pages: unlinked(pages, LINKS) or widened(pages))
+        await self.until(lambda pages: unlinked(pages, LINKS) or widened(pages))
 
     async def window(self, agents: Iterable[BrokerId], happens: Awaitable[object]) -> list[Noted]:
         """What each of ``agents`` notes from now on until a moment after ``happens``."""
-        running = [self.stage.agents[id] for id in agents]
+        running = [self.agents[id] for id in agents]
         for agent in running:
             await self.tracing.take(agent)
         await happens
@@ -168,37 +162,12 @@ class Triangle:
         await asyncio.sleep(SETTLE_S)
         return await self.window(LINKS, asyncio.sleep(IDLE_S))
 
-
-class Publisher:
-    """Publishes at the first broker what the last one's client gets."""
-
-    def __init__(self, publisher: Client, subscriber: Client) -> None:
-        self._publisher, self._subscriber = publisher, subscriber
-
-    @classmethod
-    async def on(cls, stage: Stage) -> Self:
-        subscriber = await stage.client(LAST, "subscriber", f"{TOPIC}/#")
-        return cls(await stage.client(FIRST, "publisher"), subscriber)
-
-    async def publish(self) -> None:
-        """Publish once at QoS 1."""
-        self._publisher.link.publish(f"{TOPIC}/1", b"1", qos=1)
-
-    async def passes(self) -> None:
-        """Publish once, and wait until it arrives."""
-        before = self._subscriber.received
-        await self.publish()
-        await until(lambda: self._subscriber.received > before, "a publication arrives")
-
-    async def gets_through(self) -> None:
-        """Publish again and again until one arrives."""
-        before = self._subscriber.received
-
-        async def arrives() -> bool:
-            await self.publish()
-            return self._subscriber.received > before
-
-        await until(arrives, "publications arrive", poll_s=0.2)
+    @contextlib.asynccontextmanager
+    async def flowing(self) -> AsyncIterator[Stream]:
+        """A stream from the first broker to the last one, of which something has arrived."""
+        stream = self.stream(("first", FIRST), ("last", LAST))
+        async with flowing([stream]):
+            yield stream
 
 
 def in_each(rounds: Iterable[Iterable[Noted]], idle: Iterable[Noted] = ()) -> set[str]:
@@ -217,20 +186,18 @@ def in_each(rounds: Iterable[Iterable[Noted]], idle: Iterable[Noted] = ()) -> se
     return set.intersection(*passed)
 
 
-async def publication(folder: Path, steps: list[str], rounds: int) -> tuple[set[str], set[str]]:
+async def publication(folder: Path, steps: list[str], rounds: int) -> list[set[str]]:
     """At the origin, and at the destination."""
-    async with Triangle(folder, steps, {}) as triangle:
-        stream = await Publisher.on(triangle.stage)
-        await stream.gets_through()
+    async with Triangle(folder, steps, {}) as triangle, triangle.flowing() as stream:
         idle = await triangle.idle()
-        seen = [await triangle.window((FIRST, LAST), stream.passes()) for _ in range(rounds)]
+        seen = [await triangle.window((FIRST, LAST), passes(stream)) for _ in range(rounds)]
     at_origin, at_destination = zip(*seen, strict=True)
-    return in_each(zip(at_origin), idle), in_each(zip(at_destination), idle)
+    return [in_each(zip(at_origin), idle), in_each(zip(at_destination), idle)]
 
 
-async def subscription(folder: Path, steps: list[str], rounds: int) -> set[str]:
+async def subscription(folder: Path, steps: list[str], rounds: int) -> list[set[str]]:
     async with Triangle(folder, steps, {}) as triangle:
-        client = await triangle.stage.client(LAST, "subscriber")
+        client = await triangle.client(LAST, "subscriber")
         idle = await triangle.idle()
 
         async def subscribes(number: int) -> None:
@@ -238,32 +205,29 @@ async def subscription(folder: Path, steps: list[str], rounds: int) -> set[str]:
             await asyncio.sleep(SETTLE_S)
 
         seen = [await triangle.window(LINKS, subscribes(number)) for number in range(rounds)]
-    return in_each(seen, idle)
+    return [in_each(seen, idle)]
 
 
-async def repair(folder: Path, steps: list[str], rounds: int) -> set[str]:
-    async with Triangle(folder, steps, {}) as triangle:
-        stage, seen = triangle.stage, []
-        stream = await Publisher.on(stage)
-        await stream.gets_through()
-        idle = await triangle.idle()
+async def repair(folder: Path, steps: list[str], rounds: int) -> list[set[str]]:
+    async with Triangle(folder, steps, {}) as triangle, triangle.flowing() as stream:
+        seen, idle = [], await triangle.idle()
 
         async def dies() -> None:
-            stage.kill(MIDDLE)
-            await stream.gets_through()
+            triangle.kill(MIDDLE)
+            await stream.flows()
 
         for _ in range(rounds):
             seen.append(await triangle.window((FIRST, LAST), dies()))
-            await stage.revive(MIDDLE)
+            await triangle.revive(MIDDLE)
             await triangle.linked()
-    return in_each(seen, idle)
+    return [in_each(seen, idle)]
 
 
-async def metric_record(folder: Path, steps: list[str], rounds: int) -> set[str]:
+async def metric_record(folder: Path, steps: list[str], rounds: int) -> list[set[str]]:
     """From an agent by a collector to the page; Spark's workers fold, here this process does."""
     async with Triangle(folder, steps, TELEMETRY) as triangle:
-        stage, tracing = triangle.stage, triangle.tracing
-        urls = [broker.url for broker in stage.brokers.values()]
+        tracing = triangle.tracing
+        urls = [broker.url for broker in triangle.brokers.values()]
         collector = CollectorProcess(
             folder / "collector",
             *urls,
@@ -271,14 +235,12 @@ async def metric_record(folder: Path, steps: list[str], rounds: int) -> set[str]
             sections="[files]\nrotate_ms = 500\n",
             spawn=tracing.spawn,
         )
-        await stage.beside.enter_async_context(collector)
-        stream = await Publisher.on(stage)
-        await stream.gets_through()
         seen = []
-        for _ in range(rounds):
-            await tracing.take(collector)
-            at_agent = await triangle.window((FIRST,), flows(stream))
-            seen.append([*at_agent, await tracing.take(collector)])
+        async with collector, triangle.flowing() as stream:
+            for _ in range(rounds):
+                await tracing.take(collector)
+                at_agent = await triangle.window((FIRST,), lands(stream))
+                seen.append([*at_agent, await tracing.take(collector)])
     report = tracing.spawn(
         python("federator_analytics", "report", str(collector.landing), "--out", str(folder)),
         log=folder / "report.log",
@@ -286,13 +248,20 @@ async def metric_record(folder: Path, steps: list[str], rounds: int) -> set[str]
     await until(lambda: report.poll() is not None, "the report ends", deadline_s=REPORT_S)
     (counted,) = tracing.folder.glob(f"{report.pid}-*.json")
     folded = folding([place(step) for step in steps], collector.landing)
-    return in_each([*seen]) | in_each([[calls(counted), folded]])
+    return [in_each([*seen]) | in_each([[calls(counted), folded]])]
 
 
-async def flows(stream: Publisher) -> None:
+async def passes(stream: Stream) -> None:
+    """Publish once at QoS 1, and wait until it arrives."""
+    tally = stream.begin(1)
+    await stream.publish(0)
+    await until(lambda: tally.received, "a publication arrives")
+
+
+async def lands(stream: Stream) -> None:
     """Publish until a batch of metrics is landed."""
     for _ in range(round(LANDED_S / SETTLE_S)):
-        await stream.passes()
+        await passes(stream)
         await asyncio.sleep(SETTLE_S)
 
 
@@ -311,32 +280,23 @@ async def run(settings: Settings, folder: Path, tell: Tell) -> Outcome:
 
     Exits 0 when no walk passes more files than its bound; 1 otherwise.
     """
-    by_title = walks()
-    (publishes, subscribes, killed, metric) = by_title
-    found: dict[str, set[str]] = {}
-
-    tell(publishes)
-    origin, destination = await publication(folder / "1", by_title[publishes], settings.rounds)
-    found |= {"publication, at the origin": origin, "publication, at the destination": destination}
-    tell(subscribes)
-    found["SUBSCRIBE, all agents"] = await subscription(
-        folder / "2", by_title[subscribes], settings.rounds
-    )
-    tell(killed)
-    found["killed neighbour, both that are left"] = await repair(
-        folder / "3", by_title[killed], min(settings.rounds, REPAIR_ROUNDS)
-    )
-    tell(metric)
-    found["metric record, agent to page"] = await metric_record(
-        folder / "4", by_title[metric], min(settings.rounds, REPAIR_ROUNDS)
-    )
-    walked = [
-        Walk(
-            name, tuple(sorted(str(Path(f).relative_to(CHECKOUT)) for f in files)), FILES_MAX[name]
+    (publishes, subscribes, killed, metric) = walks().items()
+    few = min(settings.rounds, REPAIR_ROUNDS)
+    found = []
+    for (title, steps), walk, rounds in (
+        (publishes, publication, settings.rounds),
+        (subscribes, subscription, settings.rounds),
+        (killed, repair, few),
+        (metric, metric_record, few),
+    ):
+        tell(title)
+        found += await walk(folder / walk.__name__, steps, rounds)
+    return Outcome(
+        tuple(
+            Walk(name, tuple(sorted(str(Path(file).relative_to(CHECKOUT)) for file in files)), most)
+            for (name, most), files in zip(FILES_MAX.items(), found, strict=True)
         )
-        for name, files in found.items()
-    ]
-    return Outcome(tuple(walked))
+    )
 
 
 command = experiment("walks", Settings, run)
